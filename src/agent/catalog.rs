@@ -13,6 +13,7 @@ use tokio::sync::{OnceCell, SetError};
 
 use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, Models, Tier, nearest};
+use crate::llm::offered::OfferedModel;
 use crate::llm::pricing::{ModelFacts, Terms, priced};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::types::price::{PriceOrigin, StepModel};
@@ -41,10 +42,10 @@ pub struct Upstream {
 
 #[derive(Debug)]
 enum Listed {
-    Declared(Arc<[String]>),
+    Declared(Arc<[OfferedModel]>),
     /// Asked of the upstream: once by the first who needs it, then again and again beside requests.
     /// `None` inside means that it could not say.
-    Asked(OnceCell<RwLock<Option<Arc<[String]>>>>),
+    Asked(OnceCell<RwLock<Option<Arc<[OfferedModel]>>>>),
 }
 
 /// A model or agent that a request named.
@@ -100,7 +101,8 @@ impl Upstream {
     /// An upstream; its models are asked of it where they are not declared.
     #[must_use]
     pub fn new(name: String, model: Arc<dyn Model>, declared: Option<Vec<String>>) -> Self {
-        let listed = declared.map_or_else(|| Listed::Asked(OnceCell::new()), |models| Listed::Declared(models.into()));
+        let named = |models: Vec<String>| models.iter().map(|model| OfferedModel::from(model.as_str())).collect();
+        let listed = declared.map_or_else(|| Listed::Asked(OnceCell::new()), |models| Listed::Declared(named(models)));
         Self { name, model, listed, terms: Terms::default(), is_needed: false }
     }
 
@@ -123,7 +125,7 @@ impl Upstream {
     }
 
     /// Its models; `None` if it cannot say.
-    async fn models(&self) -> Option<Arc<[String]>> {
+    async fn models(&self) -> Option<Arc<[OfferedModel]>> {
         match &self.listed {
             Listed::Declared(models) => Some(models.clone()),
             Listed::Asked(known) => {
@@ -145,7 +147,7 @@ impl Upstream {
         }
     }
 
-    async fn ask(&self) -> Option<Arc<[String]>> {
+    async fn ask(&self) -> Option<Arc<[OfferedModel]>> {
         match self.model.list_models().await {
             Ok(models) => Some(models.into()),
             Err(error) => {
@@ -219,9 +221,9 @@ impl Catalog {
     }
 
     async fn called(&self, model: &str) -> Result<Called, StartError> {
-        let (upstream, model_name) = self.locate(model).await?;
+        let (upstream, OfferedModel { name: model_name, sizes }) = self.locate(model).await?;
         let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
-        let priced = priced(&self.models, &upstream.terms, names);
+        let priced = priced(&self.models, &upstream.terms, names, sizes);
         Ok(Called {
             upstream: upstream.name.clone(),
             model_name,
@@ -250,7 +252,7 @@ impl Catalog {
         for upstream in &self.upstreams {
             for model in upstream.models().await.iter().flat_map(|models| models.iter()) {
                 entries.push(Entry {
-                    id: format!("{}/{model}", upstream.name),
+                    id: format!("{}/{}", upstream.name, model.name),
                     owner: upstream.name.clone(),
                     agent: DEFAULT_AGENT.to_owned(),
                 });
@@ -285,30 +287,32 @@ impl Catalog {
         }
     }
 
-    async fn locate(&self, model: &str) -> Result<(&Upstream, String), StartError> {
+    async fn locate(&self, model: &str) -> Result<(&Upstream, OfferedModel), StartError> {
+        let find = |listed: &[OfferedModel], name: &str| listed.iter().find(|known| known.name == name).cloned();
         if let Some((prefix, rest)) = model.split_once('/')
             && let Some(upstream) = self.upstream(prefix)
         {
-            let listed = upstream.models().await;
-            let has = |name: &str| listed.as_ref().is_none_or(|listed| listed.iter().any(|known| known == name));
-            return if !rest.is_empty() && has(rest) { Ok((upstream, rest.to_owned())) } else { Err(not_found(model)) };
+            let found = match upstream.models().await {
+                Some(listed) => find(&listed, rest),
+                None => (!rest.is_empty()).then(|| rest.into()),
+            };
+            return found.map(|found| (&**upstream, found)).ok_or_else(|| not_found(model));
         }
         let mut candidates = Vec::new();
         let mut silent = Vec::new();
         for upstream in &self.upstreams {
             match upstream.models().await {
-                Some(models) if models.iter().any(|known| known == model) => candidates.push(upstream),
-                Some(_) => {}
+                Some(models) => candidates.extend(find(&models, model).map(|found| (upstream, found))),
                 None => silent.push(upstream),
             }
         }
         match (candidates.as_slice(), silent.as_slice()) {
-            ([upstream], _) => Ok((upstream, model.to_owned())),
+            ([(upstream, found)], _) => Ok((upstream, found.clone())),
             // The only upstream there is, and it cannot say what it has: it will refuse what it has not.
-            ([], [upstream]) if self.upstreams.len() == 1 && !model.is_empty() => Ok((upstream, model.to_owned())),
+            ([], [upstream]) if self.upstreams.len() == 1 && !model.is_empty() => Ok((upstream, model.into())),
             ([], _) => Err(not_found(model)),
             (several, _) => {
-                let names: Vec<_> = several.iter().map(|upstream| format!("{}/{model}", upstream.name)).collect();
+                let names: Vec<_> = several.iter().map(|(upstream, _)| format!("{}/{model}", upstream.name)).collect();
                 Err(StartError::ModelAmbiguous { name: model.to_owned(), candidates: names.join(", ") })
             }
         }
@@ -345,7 +349,7 @@ impl Model for Gone {
         futures_util::stream::iter([Err(self.error())]).boxed()
     }
 
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
         std::future::ready(Err(self.error())).boxed()
     }
 }

@@ -16,6 +16,7 @@ mod kept;
 mod named_event;
 mod object;
 mod object_schema;
+pub mod offered;
 pub mod openai;
 mod own_member;
 pub mod pairing;
@@ -44,6 +45,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use self::offered::OfferedModel;
 use self::pairing::Pairing;
 use self::refusal::Refusal;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
@@ -201,7 +203,7 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     fn stream(&self, request: ModelRequest) -> DeltaStream;
 
     /// The models that its upstream offers.
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>>;
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>>;
 
     /// The members of a request that its upstream is not sent, because it would refuse them.
     fn unsent<'s>(&self, _sampling: &'s Sampling) -> Vec<&'s str> {

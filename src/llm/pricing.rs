@@ -1,7 +1,8 @@
 //! What models cost at an upstream, and how much they take.
 //!
-//! What the operator declares goes first, then the files that the operator names, then the built-in list. Of a model unknown to
-//! all of them the [`fallback`] is assumed, and its costs are estimates.
+//! What the operator declares goes first, then the files that the operator names, then the built-in list. How much a model takes
+//! is asked of its upstream before the lists. Of a model unknown to all of them the [`fallback`] is assumed, and its costs are
+//! estimates.
 
 mod built_in;
 mod find;
@@ -9,6 +10,7 @@ mod find;
 use std::sync::Arc;
 
 use self::find::find;
+use super::offered::Sizes;
 use crate::config::{ListedModel, ModelConfig, Models, Tier};
 use crate::types::price::PriceOrigin;
 use crate::types::{Micros, Price};
@@ -102,9 +104,9 @@ impl PriceSource<'_> {
     }
 }
 
-/// What is known of the model with these names, the last of which is its name at its upstream.
+/// What is known of the model with these names, the last of which is its name at its upstream, which says this of its `sizes`.
 #[must_use]
-pub fn priced<'a>(models: &'a Models, terms: &Terms, names: [&str; 3]) -> Priced<'a> {
+pub fn priced<'a>(models: &'a Models, terms: &Terms, names: [&str; 3], sizes: Sizes) -> Priced<'a> {
     let undeclared = ModelConfig::default();
     let declared = names.iter().find_map(|name| models.declared.get(*name)).unwrap_or(&undeclared);
     let listed = find([&models.files, built_in()], &terms.host, names[2]);
@@ -123,12 +125,17 @@ pub fn priced<'a>(models: &'a Models, terms: &Terms, names: [&str; 3]) -> Priced
         }
     };
     let facts = listed.map_or_else(fallback, |listed| listed.model.into());
+    // The upstream knows how it runs the model, which may be with less than the model can take.
+    let said = Sizes {
+        context_window: declared.context_window.or(sizes.context_window),
+        max_output_tokens: declared.max_output_tokens.or(sizes.max_output_tokens),
+    };
     let facts = ModelFacts {
         price,
-        context_window: declared.context_window.unwrap_or(facts.context_window),
-        max_output_tokens: declared.max_output_tokens.unwrap_or(facts.max_output_tokens),
+        context_window: said.context_window.unwrap_or(facts.context_window),
+        max_output_tokens: said.max_output_tokens.unwrap_or(facts.max_output_tokens),
     };
-    let is_assumed = listed.is_none() && (declared.context_window.is_none() || declared.max_output_tokens.is_none());
+    let is_assumed = listed.is_none() && (said.context_window.is_none() || said.max_output_tokens.is_none());
     Priced { facts, source, listed, is_assumed }
 }
 

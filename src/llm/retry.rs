@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::error_class::ErrorClass;
 use super::health::UpstreamHealth;
 use super::health::call::Call;
+use super::offered::OfferedModel;
 use super::refusal::Refusal;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent, Unsupported};
 use crate::types::Message;
@@ -96,7 +97,7 @@ impl Retrying {
 }
 
 impl Model for Retrying {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
         self.inner.list_models()
     }
 

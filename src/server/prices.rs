@@ -1,6 +1,7 @@
 //! What the configuration says of prices, and what it leaves open.
 
 use crate::config::{AgentConfig, HttpUpstream, Settings, Upstream, UpstreamKind};
+use crate::llm::offered::Sizes;
 use crate::llm::pricing::{Terms, Undeclared, priced};
 use crate::net::public_address::is_private_host;
 use crate::types::price::PriceOrigin;
@@ -53,7 +54,7 @@ pub fn refusals(settings: &Settings) -> Vec<String> {
 fn refused(settings: &Settings, agent: &AgentConfig) -> Option<String> {
     let (upstream, model) = locate(settings, agent.model.as_deref()?)?;
     let name = format!("{}/{model}", upstream.name);
-    let priced = priced(&settings.models, &terms(upstream), [&name, model, model]);
+    let priced = priced(&settings.models, &terms(upstream), [&name, model, model], Sizes::default());
     if priced.source.origin() != PriceOrigin::Guessed {
         return None;
     }

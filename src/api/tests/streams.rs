@@ -12,6 +12,7 @@ use super::*;
 use crate::agent::tests::support::catalog;
 use crate::agent::{Agent, Generation, Retention};
 use crate::api::MetricsAccess;
+use crate::llm::offered::OfferedModel;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelPart, ModelRequest, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
@@ -28,8 +29,8 @@ impl Model for Silent {
         futures_util::stream::iter(said).chain(futures_util::stream::pending()).boxed()
     }
 
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".into()])))
     }
 }
 
@@ -197,8 +198,8 @@ impl Model for Busy {
         futures_util::stream::iter(text.into_iter().chain([Ok(Delta::Finished(Box::new(turn)))])).boxed()
     }
 
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".into()])))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::llm::ModelError;
 use crate::llm::connect::connect;
 use crate::llm::http::reach;
 use crate::llm::http::upstream::UpstreamError;
+use crate::llm::offered::OfferedModel;
 use crate::net::client::{CannotConnect, HttpClient};
 
 /// Asks all upstreams at the same time.
@@ -65,7 +66,7 @@ async fn ask_at(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -
 }
 
 /// The models that an upstream lists at the first address, and with the first key, that are taken; or why it does not.
-pub(in crate::cli) async fn list(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<String>, Finding> {
+pub(in crate::cli) async fn list(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<OfferedModel>, Finding> {
     let mut why = None;
     for address in 0..http.base_urls.len() {
         for key in 0..http.api_keys.len().max(1) {
@@ -80,7 +81,7 @@ pub(in crate::cli) async fn list(upstream: &Upstream, http: &HttpUpstream) -> Re
     Err(why.unwrap_or_else(|| Finding::fail(area(&upstream.name), "it has no address")))
 }
 
-async fn list_at(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<String>, Finding> {
+async fn list_at(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<OfferedModel>, Finding> {
     let name = &upstream.name;
     let model = connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?.into()));
     let model = model.map_err(|error| Finding::fail(area(name), error.to_string()))?;
@@ -120,10 +121,10 @@ fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: 
 }
 
 /// Whether the upstream has the models that the configuration names.
-fn known(settings: &Settings, name: &str, http: &HttpUpstream, models: &[String]) -> Vec<Finding> {
+fn known(settings: &Settings, name: &str, http: &HttpUpstream, models: &[OfferedModel]) -> Vec<Finding> {
     let key = if http.api_keys.is_empty() { "" } else { ", and accepts the key" };
     let mut findings = vec![Finding::ok(area(name), format!("answers{key}; it lists {} models", models.len()))];
-    let lacks = |model: &str| !models.iter().any(|known| known == model);
+    let lacks = |model: &str| !models.iter().any(|known| known.name == model);
     for model in http.models.iter().flatten().filter(|model| lacks(model)) {
         let advice = "Runs with it fail, unless the upstream has models that it does not list.";
         findings.push(Finding::warn(area(name), format!("does not list the model {model} of `models`")).advice(advice));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::table::Column;
 use super::super::text::line;
 use crate::config::{Settings, Tier};
+use crate::llm::offered::Sizes;
 use crate::llm::pricing::{Listed, MORE_THAN_ANY, PriceSource, Priced, Terms, priced};
 use crate::types::price::PriceOrigin;
 use crate::types::{Micros, Price};
@@ -41,11 +42,11 @@ impl<'a> Entry<'a> {
         settings: &'a Settings,
         upstream: Option<&'a str>,
         model: &str,
-        terms: &Terms,
+        (terms, sizes): (&Terms, Sizes),
         is_there: Option<bool>,
     ) -> Self {
         let id = upstream.map_or_else(|| model.to_owned(), |upstream| format!("{upstream}/{model}"));
-        let priced = priced(&settings.models, terms, [&id, model, model]);
+        let priced = priced(&settings.models, terms, [&id, model, model], sizes);
         Self { id, upstream, model: model.to_owned(), is_there, priced }
     }
 

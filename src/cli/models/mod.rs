@@ -18,6 +18,7 @@ use super::process::{Failure, complain, env, output_width, runtime, say, takes_c
 use super::table::lines;
 use super::text::{clean, clean_json, count};
 use crate::config::{Options, Settings, Upstream};
+use crate::llm::offered::{OfferedModel, Sizes};
 use crate::llm::pricing::{Terms, built_in};
 use crate::server::prices::terms;
 
@@ -39,8 +40,8 @@ pub(super) struct Models {
 /// What an upstream says of its models.
 struct Asked<'a> {
     upstream: &'a Upstream,
-    /// Their names, or why it does not say them.
-    listed: Result<Vec<String>, Finding>,
+    /// They, or why it does not list them.
+    listed: Result<Vec<OfferedModel>, Finding>,
 }
 
 pub(super) fn run(models: &Models) -> Result<(), Failure> {
@@ -62,7 +63,7 @@ pub(super) fn run(models: &Models) -> Result<(), Failure> {
 
 async fn ask(upstream: &Upstream) -> Asked<'_> {
     let listed = match upstream.kind.http() {
-        None => Ok(vec!["demo".to_owned()]),
+        None => Ok(vec!["demo".into()]),
         Some(http) => list(upstream, http).await,
     };
     Asked { upstream, listed }
@@ -73,15 +74,24 @@ fn entries<'a>(settings: &'a Settings, asked: &Asked<'a>) -> Vec<Entry<'a>> {
     let Asked { upstream, listed } = asked;
     let listed = listed.as_deref().ok();
     let declared = upstream.kind.http().and_then(|http| http.models.as_deref());
-    let mut names: Vec<&str> = declared.or(listed).unwrap_or_default().iter().map(String::as_str).collect();
+    let mut names: Vec<&str> = match (declared, listed) {
+        (Some(declared), _) => declared.iter().map(String::as_str).collect(),
+        (None, listed) => listed.unwrap_or_default().iter().map(|model| model.name.as_str()).collect(),
+    };
     let of_agents = settings.agents.values().filter_map(|agent| agent.model.as_deref());
     let of_agents = of_agents.filter_map(|model| model.strip_prefix(&*upstream.name)?.strip_prefix('/'));
     names.extend(of_agents);
     names.sort_unstable();
     names.dedup();
-    let is_there = |name: &str| listed.map(|listed| listed.iter().any(|known| known == name));
     let terms = terms(upstream);
-    names.into_iter().map(|name| Entry::new(settings, Some(&upstream.name), name, &terms, is_there(name))).collect()
+    let entry = |name: &str| {
+        let found = listed.map(|listed| listed.iter().find(|known| known.name == name));
+        // Of models that are declared a server does not ask how much they take.
+        let sizes = found.flatten().filter(|_| declared.is_none()).map(|found| found.sizes).unwrap_or_default();
+        let is_there = found.map(|found| found.is_some());
+        Entry::new(settings, Some(&upstream.name), name, (&terms, sizes), is_there)
+    };
+    names.into_iter().map(entry).collect()
 }
 
 /// The models of all lists, and those that are declared.
@@ -92,7 +102,8 @@ fn known(settings: &Settings) -> Vec<Entry<'_>> {
         file.names().map(move |name| (name, host))
     });
     let of = |(name, host): (&'_ str, &str)| {
-        Entry::new(settings, None, name, &Terms { host: host.into(), ..Terms::default() }, None)
+        let terms = Terms { host: host.into(), ..Terms::default() };
+        Entry::new(settings, None, name, (&terms, Sizes::default()), None)
     };
     let mut entries: Vec<_> = declared.chain(listed).map(of).collect();
     entries.dedup_by(|one, other| one.is_same(other));

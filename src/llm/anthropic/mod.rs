@@ -35,8 +35,9 @@ use self::decode::Decoder;
 use self::request::Manner;
 use super::http::answer::ask;
 use super::http::call::Uris;
-use super::http::list::{ids, list_models};
+use super::http::list::{list_models, offered};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::offered::OfferedModel;
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::AnthropicUpstream;
@@ -83,8 +84,8 @@ fn models(base_url: &url::Url) -> Result<Uri, UpstreamError> {
 }
 
 impl Model for AnthropicModel {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream, ids))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(list_models(&self.upstream, offered))
     }
 
     fn has_elsewhere(&self) -> bool {

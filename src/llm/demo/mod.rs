@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 
 use crate::llm::demo::rules::{Offer, Reply};
 use crate::llm::demo::transcript::Transcript;
+use crate::llm::offered::OfferedModel;
 use crate::llm::{
     Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn,
 };
@@ -40,8 +41,8 @@ impl Default for DemoModel {
 }
 
 impl Model for DemoModel {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["demo".to_owned()])))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["demo".into()])))
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {

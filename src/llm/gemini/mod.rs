@@ -44,6 +44,7 @@ use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::list_models;
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::offered::OfferedModel;
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::GeminiUpstream;
@@ -97,8 +98,8 @@ fn with_query(mut url: Url, name: &str, value: &str) -> Url {
 }
 
 impl Model for GeminiModel {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream, models::names))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(list_models(&self.upstream, models::offered))
     }
 
     fn has_elsewhere(&self) -> bool {

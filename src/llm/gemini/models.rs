@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::llm::offered::{OfferedModel, Sizes, Tokens};
+
 /// The collections that a model's name may begin with. Without one it is one of the vendor's.
 const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
 
@@ -39,8 +41,8 @@ impl Wants {
     }
 }
 
-/// The names in the vendor's list of models of those that generate content.
-pub(super) fn names(list: &[u8]) -> Option<Vec<String>> {
+/// The models in the vendor's list that generate content.
+pub(super) fn offered(list: &[u8]) -> Option<Vec<OfferedModel>> {
     #[derive(Deserialize)]
     struct List {
         models: Vec<Entry>,
@@ -50,6 +52,10 @@ pub(super) fn names(list: &[u8]) -> Option<Vec<String>> {
     struct Entry {
         name: String,
         supported_generation_methods: Option<Vec<String>>,
+        #[serde(default)]
+        input_token_limit: Tokens,
+        #[serde(default)]
+        output_token_limit: Tokens,
     }
 
     let list: List = serde_json::from_slice(list).ok()?;
@@ -57,11 +63,13 @@ pub(super) fn names(list: &[u8]) -> Option<Vec<String>> {
         let methods = entry.supported_generation_methods.as_ref();
         methods.is_none_or(|methods| methods.iter().any(|method| method == "generateContent"))
     };
-    let names = list.models.into_iter().filter(generates).map(|Entry { name, .. }| {
-        let own = name.strip_prefix("models/").map(str::to_owned);
-        own.unwrap_or(name)
+    let models = list.models.into_iter().filter(generates).map(|entry| {
+        let own = entry.name.strip_prefix("models/").map(str::to_owned);
+        // The output has room beside the input.
+        let sizes = Sizes { context_window: entry.input_token_limit.0, max_output_tokens: entry.output_token_limit.0 };
+        OfferedModel { name: own.unwrap_or(entry.name), sizes }
     });
-    Some(names.collect())
+    Some(models.collect())
 }
 
 #[cfg(test)]
@@ -106,14 +114,17 @@ mod tests {
     }
 
     #[test]
-    fn only_models_that_generate_content_are_listed() {
+    fn only_models_that_generate_content_are_listed_with_what_they_take() {
         let list = br#"{"models":[
-            {"name":"models/gemini-2.5-flash","displayName":"x","supportedGenerationMethods":["generateContent","countTokens"]},
+            {"name":"models/gemini-2.5-flash","displayName":"x","inputTokenLimit":1048576,
+             "outputTokenLimit":65536,"supportedGenerationMethods":["generateContent","countTokens"]},
             {"name":"models/gemini-embedding-001","supportedGenerationMethods":["embedContent"]},
             {"name":"tunedModels/mine"}],"nextPageToken":""}"#;
-        assert_eq!(names(list), Some(vec!["gemini-2.5-flash".to_owned(), "tunedModels/mine".to_owned()]));
+        let sizes = Sizes { context_window: Some(1_048_576), max_output_tokens: Some(65_536) };
+        let flash = OfferedModel { name: "gemini-2.5-flash".to_owned(), sizes };
+        assert_eq!(offered(list), Some(vec![flash, "tunedModels/mine".into()]));
         for other in [&b"{}"[..], b"{\"data\":[]}", b"[]", b"<html>"] {
-            assert_eq!(names(other), None);
+            assert_eq!(offered(other), None);
         }
     }
 }

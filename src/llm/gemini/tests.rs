@@ -185,7 +185,7 @@ async fn all_models_are_listed() {
     let list = json!({ "models": [{ "name": "models/gemini-a", "supportedGenerationMethods": ["generateContent"] }] });
     let (address, requests) = testing::serve([vec![answer("200 OK", "", &list.to_string())]]).await;
     let model = model(&format!("http://{address}/v1beta"), false);
-    assert_eq!(model.list_models().await, Ok(vec!["gemini-a".to_owned()]));
+    assert_eq!(model.list_models().await, Ok(vec!["gemini-a".into()]));
     let request = requests.await.unwrap().remove(0);
     assert!(request.starts_with("GET /v1beta/models?pageSize=1000 HTTP/1.1\r\n"), "{request}");
     assert!(!format!("{model:?}").contains(KEY));

@@ -29,8 +29,9 @@ use self::decode::Decoder;
 use super::http::answer::ask;
 use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
-use super::http::list::{ids, list_models};
+use super::http::list::{list_models, offered};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::offered::OfferedModel;
 use super::unsupported::{Place, Unsupported, given_member, given_of_vendors, is_of_vendors};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::{ChatManner, OpenAiUpstream};
@@ -92,8 +93,8 @@ impl OpenAiModel {
 }
 
 impl Model for OpenAiModel {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream, ids))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(list_models(&self.upstream, offered))
     }
 
     fn has_elsewhere(&self) -> bool {

@@ -299,8 +299,8 @@ async fn models_are_listed() {
         listed
     };
     let listed = list(r#"{"object":"list","data":[{"id":"a","object":"model"},{"id":"b"}]}"#).await;
-    assert_eq!(listed, Ok(vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(list(r#"[{"id":"a","type":"chat"},{"id":"b"}]"#).await, Ok(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(listed, Ok(vec!["a".into(), "b".into()]));
+    assert_eq!(list(r#"[{"id":"a","type":"chat"},{"id":"b"}]"#).await, Ok(vec!["a".into(), "b".into()]));
     assert_eq!(list(r#"{"data":null}"#).await, Ok(vec![]));
     assert_eq!(list(r#"[{"name":"a"}]"#).await.unwrap_err().kind, ModelErrorKind::Rejected);
     assert_eq!(list("nonsense").await.unwrap_err().kind, ModelErrorKind::Rejected);

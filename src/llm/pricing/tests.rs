@@ -12,6 +12,11 @@ fn list_of(hosts: &str, models: &str) -> PriceFile {
     list(&format!("provider = \"P\"\nsource = \"https://p.example\"\nread = 2026-01-02\nhosts = {hosts}\n{models}"))
 }
 
+/// What is known of a model of whose size its upstream says nothing.
+fn priced<'a>(models: &'a Models, terms: &Terms, names: [&str; 3]) -> Priced<'a> {
+    super::priced(models, terms, names, Sizes::default())
+}
+
 const MODEL: &str = "[models.\"m\"]\nprice = { input = 1, output = 2 }\ncontext_window = 100\nmax_output_tokens = 10\n";
 
 fn at(host: &str) -> Terms {
@@ -75,7 +80,7 @@ fn where_many_sell_a_model_a_price_is_certain_only_where_it_was_read() {
     assert_eq!((here.source.origin(), elsewhere.source.origin()), (PriceOrigin::Known, PriceOrigin::Guessed));
     assert_eq!(here.facts, elsewhere.facts, "it is the best guess that there is");
     let private = Terms { undeclared: Undeclared::AssumedFree, ..at("10.0.0.1") };
-    let near = super::priced(&models, &private, ["up/m", "m", "m"]);
+    let near = self::priced(&models, &private, ["up/m", "m", "m"]);
     assert_eq!((near.facts.price, near.source), (Price::default(), PriceSource::AssumedFree));
     assert_eq!(near.facts.context_window, 100, "its window is that of the model");
 }
@@ -102,6 +107,25 @@ fn what_is_nearer_to_the_operator_goes_first() {
     models.declared.insert("up/gpt-5".to_owned(), declared);
     assert_eq!(input(&models), 7_000_000);
     assert_eq!(input(&Models::default()), 1_250_000);
+}
+
+#[test]
+fn what_an_upstream_says_of_the_size_of_a_model_goes_before_lists_and_after_declarations() {
+    let mut models = Models { files: vec![list_of("[]", MODEL)], ..Models::default() };
+    let known = |models: &Models, model: &str, sizes: Sizes| {
+        let Priced { facts, is_assumed, .. } = super::priced(models, &at(""), [model, model, model], sizes);
+        (facts.context_window, facts.max_output_tokens, is_assumed)
+    };
+    let told = Sizes { context_window: Some(50), max_output_tokens: Some(5) };
+    let window = Sizes { context_window: Some(50), max_output_tokens: None };
+    assert_eq!(known(&models, "m", Sizes::default()), (100, 10, false));
+    assert_eq!(known(&models, "m", told), (50, 5, false));
+    assert_eq!(known(&models, "m", window), (50, 10, false));
+    assert_eq!(known(&models, "new", told), (50, 5, false));
+    assert_eq!(known(&models, "new", window), (50, MORE_THAN_ANY, true));
+    let declared = crate::config::ModelConfig { context_window: Some(70), ..Default::default() };
+    models.declared.insert("m".to_owned(), declared);
+    assert_eq!(known(&models, "m", told), (70, 5, false));
 }
 
 #[test]

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use self::slots::Slots;
 use self::slots::{Entry, Slot};
+use super::offered::OfferedModel;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Unsupported};
 use crate::types::Message;
 use crate::types::sampling::Sampling;
@@ -46,7 +47,7 @@ impl Queued {
 }
 
 impl Model for Queued {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
         self.inner.list_models()
     }
 

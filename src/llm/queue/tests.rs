@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::llm::Place;
+use crate::llm::offered::OfferedModel;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::testing::{self, always_asked};
 use crate::telemetry::metrics::CallQueueMetrics;
@@ -18,7 +19,7 @@ struct Slow {
 }
 
 impl Model for Slow {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
@@ -133,7 +134,7 @@ async fn the_time_for_attempts_begins_with_the_first_one() {
     #[derive(Debug, Default)]
     struct Limited(Mutex<u32>);
     impl Model for Limited {
-        fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
             Box::pin(std::future::ready(Ok(Vec::new())))
         }
 
@@ -164,7 +165,7 @@ fn what_a_model_cannot_take_is_known_of_it_behind_a_queue_too() {
     #[derive(Debug)]
     struct Choosy;
     impl Model for Choosy {
-        fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
             Box::pin(std::future::ready(Ok(Vec::new())))
         }
 

@@ -109,7 +109,7 @@ async fn all_models_are_listed() {
     let (address, requests) = testing::serve([vec![answer("200 OK", "", &list.to_string())]]).await;
     let config = config(&format!("http://{address}/v1/"));
     let model = ResponsesModel::new("openai", &config, http_client(LONG).unwrap()).unwrap();
-    assert_eq!(model.list_models().await, Ok(vec!["gpt-5".to_owned()]));
+    assert_eq!(model.list_models().await, Ok(vec!["gpt-5".into()]));
     let request = requests.await.unwrap().remove(0);
     assert!(request.starts_with("GET /v1/models HTTP/1.1\r\n"), "{request}");
     assert!(!format!("{model:?}").contains(KEY));

@@ -8,6 +8,7 @@ use super::*;
 use crate::llm::health::Health;
 use crate::llm::health::breaker::BreakerPolicy;
 use crate::llm::queue::{Queued, Slots};
+use crate::llm::offered::OfferedModel;
 use crate::llm::testing::{self, always_asked};
 use crate::llm::{Extent, ModelTurn};
 use crate::telemetry::metrics::CallQueueMetrics;
@@ -20,7 +21,7 @@ type Attempt = Vec<Item>;
 struct Scripted(Mutex<VecDeque<Attempt>>);
 
 impl Model for Scripted {
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 

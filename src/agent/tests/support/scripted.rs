@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
+use crate::llm::offered::OfferedModel;
 use crate::llm::openai::messages::parts;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn, Spent};
 use crate::types::conversation::Part;
@@ -149,8 +150,8 @@ impl Model for Scripted {
         pause.filter_map(|()| std::future::ready(None)).chain(late).boxed()
     }
 
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".into()])))
     }
 
     fn may_answer_in_one_piece(&self) -> bool {
