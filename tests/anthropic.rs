@@ -154,7 +154,7 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada",
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream claude was not sent these members, which it does not know: verbosity, chat_id";
+    let said = "the upstream claude was not sent these members, which it or its model does not take: verbosity, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let sent = upstream.requests().remove(0);
     assert_eq!(

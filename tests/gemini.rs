@@ -138,7 +138,7 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada", "seed": 7,
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream google was not sent these members, which it does not know: verbosity, user, chat_id";
+    let said = "the upstream google was not sent these members, which it or its model does not take: verbosity, user, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let mut config = upstream.requests().remove(0)["generationConfig"].take();
     config.as_object_mut().expect("it is an object").remove("maxOutputTokens");

@@ -53,7 +53,7 @@ async fn members_that_an_upstream_is_not_sent_are_named_to_the_caller() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let server = TestServer::start(&format!("{}pass_unknown_members = false\n", upstream.config())).await;
     let answer = server.post(ENDPOINT, &request(&json!({"chat_id": "c", "min_p": 0, "store": true}))).await.ok();
-    let said = "the upstream scripted was not sent these members, which it does not know: chat_id";
+    let said = "the upstream scripted was not sent these members, which it or its model does not take: chat_id";
     let warnings = answer["agent"]["warnings"].as_array().expect("there are warnings");
     assert!(warnings.contains(&said.into()), "{warnings:?}");
     for (name, value) in [

@@ -13,6 +13,8 @@ pub mod gemini;
 pub mod health;
 pub mod http;
 mod kept;
+mod left_out;
+mod model_name;
 mod named_event;
 mod object;
 mod object_schema;
@@ -205,8 +207,8 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// The models that its upstream offers.
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<OfferedModel>, ModelError>>;
 
-    /// The members of a request that its upstream is not sent, because it would refuse them.
-    fn unsent<'s>(&self, _sampling: &'s Sampling) -> Vec<&'s str> {
+    /// The members of a request that its upstream is not sent for this model, because it would refuse them.
+    fn unsent<'s>(&self, _model: &str, _sampling: &'s Sampling) -> Vec<&'s str> {
         Vec::new()
     }
 

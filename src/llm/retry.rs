@@ -134,8 +134,8 @@ impl Model for Retrying {
         self.inner.refuses_part(message)
     }
 
-    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
-        self.inner.unsent(sampling)
+    fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
+        self.inner.unsent(model, sampling)
     }
 }
 

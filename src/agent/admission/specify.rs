@@ -73,11 +73,11 @@ fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a 
 
 /// What the caller should know of members that the upstream is not sent.
 fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
-    let names = model.unsent(&spec.options.sampling);
+    let names = model.unsent(&spec.upstream_model, &spec.options.sampling);
     let named: Vec<String> = names.into_iter().take(8).map(|name| name.chars().take(80).collect()).collect();
     (!named.is_empty()).then(|| {
         let (upstream, names) = (&spec.upstream, named.join(", "));
-        format!("the upstream {upstream} was not sent these members, which it does not know: {names}")
+        format!("the upstream {upstream} was not sent these members, which it or its model does not take: {names}")
     })
 }
 

@@ -37,6 +37,7 @@ use super::http::answer::ask;
 use super::http::call::Uris;
 use super::http::list::{list_models, offered};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::left_out;
 use super::offered::OfferedModel;
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -93,6 +94,7 @@ impl Model for AnthropicModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let request = left_out::without(request);
         let author = format!("{}/{}", self.name, request.model);
         let body = request::body(&request, &author, self.manner);
         let post = self.upstream.post(self.messages.clone(), body, &request);
@@ -107,8 +109,8 @@ impl Model for AnthropicModel {
         support::unsupported(&self.name, sampling, messages)
     }
 
-    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
-        support::unsent(sampling)
+    fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
+        [left_out::given(model, sampling), support::unsent(sampling)].concat()
     }
 }
 

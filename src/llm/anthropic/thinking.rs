@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use crate::llm::model_name::claude_version;
 use crate::llm::own_member::own;
 use crate::llm::{ModelRequest, message_parts};
 use crate::types::conversation::Part;
@@ -77,19 +78,11 @@ fn form(model: &str) -> Form {
     if !model.contains("claude") {
         return Form::Budget;
     }
-    match version(model) {
+    match claude_version(model) {
         Some(version) if version >= (4, 6) => Form::Adaptive,
         Some(version) if version < (3, 7) => Form::Never,
         Some(_) | None => Form::Budget,
     }
-}
-
-/// The version in a model's name: `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`. A date is none.
-fn version(model: &str) -> Option<(u8, u8)> {
-    let (_, own) = model.split_once("claude")?;
-    let mut words = own.split(|c: char| !c.is_ascii_alphanumeric()).skip_while(|word| word.parse::<u8>().is_err());
-    let major = words.next()?.parse().ok()?;
-    Some((major, words.next().and_then(|word| word.parse().ok()).unwrap_or(0)))
 }
 
 /// Whether the model is in the middle of a turn that it began without thinking, as it does if another model began it: the

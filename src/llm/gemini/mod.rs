@@ -44,6 +44,7 @@ use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::list_models;
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::left_out;
 use super::offered::OfferedModel;
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
@@ -107,6 +108,7 @@ impl Model for GeminiModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let request = left_out::without(request);
         let in_one_piece = request.in_one_piece && self.may_ask_in_one_piece;
         let Ok(uris) = self.endpoints(&request.model, in_one_piece) else {
             let message = format!("upstream {} has no model of such a name", self.name);
@@ -132,8 +134,8 @@ impl Model for GeminiModel {
         support::unsupported(&self.name, sampling, messages)
     }
 
-    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
-        support::unsent(sampling)
+    fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
+        [left_out::given(model, sampling), support::unsent(sampling)].concat()
     }
 }
 

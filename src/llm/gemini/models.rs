@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::llm::model_name::gemini_generation;
 use crate::llm::offered::{OfferedModel, Sizes, Tokens};
 
 /// The collections that a model's name may begin with. Without one it is one of the vendor's.
@@ -11,13 +12,6 @@ const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
 pub(super) fn place(model: &str) -> (&str, &str) {
     let place = model.split_once('/').filter(|(collection, _)| COLLECTIONS.contains(collection));
     place.unwrap_or((COLLECTIONS[0], model))
-}
-
-/// The generation of a Gemini model: 2 of `gemini-2.5-flash`, 3 of `gemini-3.1-pro-preview`; `None` of other models.
-pub(super) fn generation(model: &str) -> Option<u32> {
-    let (_, version) = model.split_once("gemini-")?;
-    let end = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
-    version[..end].parse().ok()
 }
 
 /// What a model wants of the conversation.
@@ -33,10 +27,10 @@ impl Wants {
     /// Of the model of this name. One that does not tell its generation, such as `gemini-flash-latest`, stands for a new model;
     /// the API refuses calls without a signature from 2.5 on.
     pub(super) fn of(model: &str) -> Self {
-        let is_older = model.contains("gemma") || generation(model).is_some_and(|number| number < 2);
+        let is_older = model.contains("gemma") || gemini_generation(model).is_some_and(|number| number < 2);
         Self {
             signatures: !is_older && !model.contains("gemini-2.0"),
-            pictures_in_results: !is_older && generation(model) != Some(2),
+            pictures_in_results: !is_older && gemini_generation(model) != Some(2),
         }
     }
 }
@@ -77,19 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_known_by_its_name() {
-        for (model, expected) in [
-            ("gemini-2.5-flash", Some(2)),
-            ("gemini-3-flash-preview", Some(3)),
-            ("gemini-3.1-pro-preview", Some(3)),
-            ("models/gemini-4-argon", Some(4)),
-            ("gemini-12", Some(12)),
-            ("gemini-flash-latest", None),
-            ("gemma-4-31b-it", None),
-            ("gemini-", None),
-        ] {
-            assert_eq!(generation(model), expected, "{model}");
-        }
+    fn a_model_may_be_named_with_its_collection() {
         assert_eq!(place("gemini-2.5-flash"), ("models", "gemini-2.5-flash"));
         assert_eq!(place("models/gemini-2.5-flash"), ("models", "gemini-2.5-flash"));
         assert_eq!(place("tunedModels/mine"), ("tunedModels", "mine"));

@@ -1,14 +1,15 @@
 //! A model request as the body of `POST …/models/MODEL:streamGenerateContent`.
 
 use super::contents::Contents;
-use super::models::{self, Wants};
+use super::models::Wants;
 use super::{sampling, tools};
 use crate::llm::ModelRequest;
+use crate::llm::model_name::gemini_generation;
 use crate::llm::object::Object;
 
 /// The JSON body, for the model that signs as `author`.
 pub(super) fn body(request: &ModelRequest, author: &str) -> String {
-    let generation = models::generation(&request.model);
+    let generation = gemini_generation(&request.model);
     let contents = Contents::of(&request.conversation, author, Wants::of(&request.model));
     let mut out = Vec::with_capacity(512 + contents.bytes());
     let mut object = Object::new(&mut out);

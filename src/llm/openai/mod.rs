@@ -31,6 +31,7 @@ use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::{list_models, offered};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::left_out;
 use super::offered::OfferedModel;
 use super::unsupported::{Place, Unsupported, given_member, given_of_vendors, is_of_vendors};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -102,6 +103,7 @@ impl Model for OpenAiModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let request = left_out::without(request);
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
         let author = self.chat.returned_reasoning.map(|_| format!("{}/{}", self.name, request.model));
         let signed = author.as_deref().unwrap_or_default();
@@ -119,10 +121,11 @@ impl Model for OpenAiModel {
         self.written_calls
     }
 
-    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+    fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
         let undocumented = (!self.takes_unknown).then(|| sampling::undocumented(sampling));
         let undocumented = undocumented.into_iter().flatten().filter(|name| !is_of_vendors(name));
-        sampling::given(sampling, self.chat.left_out).chain(undocumented).collect()
+        let of_upstream = sampling::given(sampling, self.chat.left_out).chain(undocumented);
+        left_out::given(model, sampling).into_iter().chain(of_upstream).collect()
     }
 
     fn refuses(&self, sampling: &Sampling, _messages: &[Message]) -> Option<Unsupported> {

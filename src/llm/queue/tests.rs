@@ -181,7 +181,7 @@ fn what_a_model_cannot_take_is_known_of_it_behind_a_queue_too() {
             Some(Unsupported { place: Place::Member("n"), message: "no".to_owned() })
         }
 
-        fn unsent<'s>(&self, _: &'s Sampling) -> Vec<&'s str> {
+        fn unsent<'s>(&self, _: &str, _: &'s Sampling) -> Vec<&'s str> {
             vec!["top_k"]
         }
 
@@ -204,7 +204,7 @@ fn what_a_model_cannot_take_is_known_of_it_behind_a_queue_too() {
     for model in [Arc::new(Choosy) as Arc<dyn Model>, queued, retrying] {
         assert_eq!(model.refuses_part(&message), Some((1, "no".to_owned())), "{model:?}");
         assert!(model.refuses(&sampling, &[]).is_some(), "{model:?}");
-        assert_eq!(model.unsent(&sampling), ["top_k"], "{model:?}");
+        assert_eq!(model.unsent("m", &sampling), ["top_k"], "{model:?}");
         assert!(model.may_answer_in_one_piece() && model.has_elsewhere(), "{model:?}");
         assert_eq!(model.written_calls(), WrittenCalls::All, "{model:?}");
     }

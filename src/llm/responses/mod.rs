@@ -40,6 +40,7 @@ use super::http::answer::ask;
 use super::http::call::Uris;
 use super::http::list::{list_models, offered};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
+use super::left_out;
 use super::offered::OfferedModel;
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -110,6 +111,7 @@ impl Model for ResponsesModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let request = left_out::without(request);
         let author: Arc<str> = format!("{}/{}", self.name, request.model).into();
         let first = self.ask(&request, &author, Some(&author));
         let reasons = |message: &Message| match message.content() {
@@ -130,8 +132,8 @@ impl Model for ResponsesModel {
         support::unsupported(&self.name, sampling, messages, self.manner.takes_unknown)
     }
 
-    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
-        support::unsent(sampling, self.manner.takes_unknown)
+    fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
+        [left_out::given(model, sampling), support::unsent(sampling, self.manner.takes_unknown)].concat()
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) struct Kind {
     /// Whether it stands in tables that do not tell a vendor from others that speak the same.
     pub(super) is_first: bool,
     pub(super) model: Box<dyn Model>,
-    name: &'static str,
+    /// What the model is called.
+    pub(super) name: &'static str,
 }
 
 /// All kinds. What they are sent arrives at one server.
@@ -90,7 +91,7 @@ fn chat(column: &'static str, is_first: bool, http: &HttpUpstream, (chat, takes_
         api_version: None,
     };
     let model = OpenAiModel::new("u", &config, http_client(LONG).unwrap()).unwrap();
-    Kind { column, is_first, model: Box::new(model), name: "gpt-5" }
+    Kind { column, is_first, model: Box::new(model), name: "gpt-4.1" }
 }
 
 fn responses(column: &'static str, is_first: bool, http: &HttpUpstream, takes_unknown: bool) -> Kind {
@@ -103,7 +104,7 @@ fn responses(column: &'static str, is_first: bool, http: &HttpUpstream, takes_un
         provider: None,
     };
     let model = ResponsesModel::new("u", &config, http_client(LONG).unwrap()).unwrap();
-    Kind { column, is_first, model: Box::new(model), name: "gpt-5" }
+    Kind { column, is_first, model: Box::new(model), name: "gpt-4.1" }
 }
 
 fn anthropic(http: &HttpUpstream) -> Kind {

@@ -64,7 +64,7 @@ fn rows() -> Vec<Row> {
         row("stop", json!(["END"])),
         row("seed", json!(7)),
         row("seed", json!(1_u64 << 40)).labelled("`seed` of more than 31 bits"),
-        row("frequency_penalty", json!(0.5)).noted("0 asks for nothing, and is taken everywhere. Newer models of Gemini refuse others"),
+        row("frequency_penalty", json!(0.5)).noted("0 asks for nothing, and is taken everywhere. Gemini 2.0 alone takes others"),
         row("presence_penalty", json!(0.5)).noted("as for `frequency_penalty`"),
         row("logit_bias", json!({"50256": -100})),
         row("prediction", json!({"type": "content", "content": "x"})),
@@ -135,7 +135,7 @@ async fn cell(kinds: &Kinds, kind: &Kind, row: &Row) -> String {
         assert!(refused.message.contains(row.name), "{}", refused.message);
         return "400".to_owned();
     }
-    if kind.model.unsent(&sampling).contains(&row.name) {
+    if kind.model.unsent(kind.name, &sampling).contains(&row.name) {
         return "left out with a warning".to_owned();
     }
     let before = kinds.body(kind, |_| {}).await;

@@ -57,7 +57,7 @@ async fn sent(preset: &str, path: &str, more: &str) -> String {
     let extra = Extra::new(Dialect::OpenaiChat, serde_json::from_str("{\"top_k\":40}").unwrap());
     let (user, verbosity) = (Some("ada".into()), Some("low".into()));
     let sampling = Sampling { seed: Some(7), user, verbosity, extra, ..Sampling::default() };
-    let unsent = model.unsent(&sampling).join(", ");
+    let unsent = model.unsent("m", &sampling).join(", ");
     let request = ModelRequest {
         conversation: conversation(),
         tools: [tool].into_iter().collect(),
@@ -128,7 +128,7 @@ fn what_a_server_has_not_is_refused_by_name_unless_it_asks_for_nothing() {
     };
     let harmless = asked(json!({ "logprobs": false, "logit_bias": {}, "store": true }));
     assert_eq!(model.refuses(&harmless, &[]), None);
-    assert_eq!(model.unsent(&harmless), ["user", "store"]);
+    assert_eq!(model.unsent("m", &harmless), ["user", "store"]);
     assert_eq!(sampling::members(&harmless, &config.chat, true), "", "not even harmless values are sent");
     let refused = model.refuses(&asked(json!({ "logprobs": true })), &[]).unwrap();
     let message = "the upstream test has no `logprobs`: leave it out".to_owned();
