@@ -7,6 +7,7 @@
 mod arithmetic;
 mod phrases;
 mod rules;
+mod support;
 mod transcript;
 
 use std::time::Duration;
@@ -20,9 +21,10 @@ use crate::llm::demo::rules::{Offer, Reply};
 use crate::llm::demo::transcript::Transcript;
 use crate::llm::offered::OfferedModel;
 use crate::llm::{
-    Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn,
+    Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn, Unsupported,
 };
-use crate::types::{TurnEnd, Usage};
+use crate::types::sampling::Sampling;
+use crate::types::{Message, TurnEnd, Usage};
 
 /// What every answer begins with.
 const SIGNATURE: &str = "[demo model] ";
@@ -68,6 +70,18 @@ impl Model for DemoModel {
             yield Ok(Delta::Finished(Box::new(turn)));
         })
     }
+
+    fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+        support::unsupported(sampling, messages)
+    }
+
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        support::unsupported_part_of(message)
+    }
+
+    fn unsent<'s>(&self, _model: &str, sampling: &'s Sampling) -> Vec<&'s str> {
+        support::unheeded(sampling)
+    }
 }
 
 /// The whole turn.
@@ -82,7 +96,9 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
     let mut turn = ModelTurn::default();
     turn.end = match rules::reply(&transcript, &offer) {
         Reply::Text(text) => {
-            turn = ModelTurn::of("", &allowance.take(&format!("{SIGNATURE}{text}")), Vec::new());
+            let text = format!("{SIGNATURE}{text}");
+            let text = support::until(&text, request.sampling.stop.as_ref());
+            turn = ModelTurn::of("", &allowance.take(text), Vec::new());
             TurnEnd::Stop
         }
         Reply::Calls(calls) => {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::llm::testing;
+use crate::llm::{Place, testing};
 use crate::types::conversation::Dialect;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::{Conversation, Message, Role, TurnEnd};
@@ -217,4 +217,44 @@ async fn what_it_cannot_read_is_an_error() {
     let error = DemoModel::default().stream(broken).next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Rejected);
     assert!(error.message.starts_with("The demo model cannot read the request: "), "{error}");
+}
+
+#[tokio::test]
+async fn what_it_cannot_do_is_refused_by_its_place_and_what_changes_nothing_is_named() {
+    let model = DemoModel::default();
+    let text = json!({ "type": "text", "text": "What is it?" });
+    for (part, what) in [
+        (json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgo=" } }), "no pictures"),
+        (json!({ "type": "input_audio", "input_audio": { "data": "UklGRg==", "format": "wav" } }), "no sound"),
+        (json!({ "type": "file", "file": { "file_id": "file-1" } }), "no files"),
+    ] {
+        let messages: Vec<Message> =
+            conversation(&[user("hi"), json!({ "role": "user", "content": [text, part] })]).iter().cloned().collect();
+        let Unsupported { place, message } =
+            model.refuses(&Sampling::default(), &messages).expect("it cannot see or hear");
+        assert_eq!(place, Place::Part { message: 1, part: 1 });
+        assert!(message.contains(what), "{message}");
+        assert_eq!(model.refuses_part(&messages[1]).map(|(part, _)| part), Some(1));
+        assert_eq!(model.refuses_part(&messages[0]), None);
+    }
+    let sampling = |members: Value| serde_json::from_value::<Sampling>(members).unwrap();
+    let format = sampling(json!({ "response_format": "json_object" }));
+    let refused = model.refuses(&format, &[]).map(|refused| refused.place);
+    assert_eq!(refused, Some(Place::Member("response_format")));
+    let plain = sampling(json!({ "temperature": 0.5, "verbosity": "low", "seed": 7, "user": "ada", "stop": "!" }));
+    assert_eq!(model.refuses(&plain, &[]), None);
+    assert_eq!(model.unsent("demo", &plain), ["temperature", "verbosity"]);
+}
+
+#[tokio::test]
+async fn an_answer_ends_before_the_first_of_the_texts_that_end_it() {
+    let answer = async |stop: Value| {
+        let sampling = Arc::new(serde_json::from_value::<Sampling>(json!({ "stop": stop })).unwrap());
+        turn(ModelRequest { sampling, ..request(&[user("My name is Ada")], &[]) }).await
+    };
+    let whole = "[demo model] Nice to meet you, Ada.";
+    assert_eq!(answer(json!([""])).await.text(), whole);
+    assert_eq!(answer(json!("meet")).await.text(), "[demo model] Nice to ");
+    let ended = answer(json!(["Ada", "you"])).await;
+    assert_eq!((ended.text().as_ref(), &ended.end), ("[demo model] Nice to meet ", &TurnEnd::Stop));
 }
