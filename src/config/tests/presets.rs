@@ -79,7 +79,7 @@ fn mistakes_of_presets_are_told() {
     upstreams.groq: groq wants a key: set the environment variable GROQ_API_KEY, or name another with api_key_env or api_key_file
     loopgate.toml:1: upstream: declare [upstreams.azure] with preset = "azure" in place of this
     loopgate.toml:1: upstream: declare [upstreams.groq] with preset = "groq" in place of this
-    loopgate.toml:1: upstreams.a: `base_url` is missing: it is `https://bedrock-mantle.REGION.api.aws/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`
+    loopgate.toml:1: upstreams.a: `base_url` is missing: it is `https://bedrock-mantle.REGION.api.aws/v1`, for GPT models from 5 on `…/openai/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`
     loopgate.toml:1: upstreams.a: bedrock wants a key: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or name another with api_key_env or api_key_file
     loopgate.toml:3: upstreams.a.preset: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache, needed, breaker
     loopgate.toml:2: upstreams.a.api_version: must be a word of letters, digits, `-`, `_` and `.`
@@ -107,4 +107,19 @@ fn traces_call_services_by_their_well_known_names() {
         let settings = load(&format!("[upstreams.mine]\n{declared}\n"), &keys).unwrap();
         assert_eq!(settings.upstreams[0].kind.provider(), provider, "{declared}");
     }
+}
+
+/// What a stranger copies must be a whole configuration.
+#[test]
+fn every_preset_has_an_example_on_the_page_of_upstreams() {
+    let page = include_str!("../../../docs/upstreams.md");
+    let section = page.split("\n## Presets\n").nth(1).expect("the page has presets").split("\n## ").next();
+    let blocks = section.unwrap_or_default().split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples: Vec<&str> = blocks.collect();
+    for (preset, example) in PRESETS.iter().zip(&examples) {
+        let settings = load(example, &[preset.key]).unwrap_or_else(|mistakes| panic!("{mistakes}\n{example}"));
+        assert_eq!(settings.upstreams[0].name, preset.name);
+        assert_eq!(openai(&settings).chat, preset.chat);
+    }
+    assert_eq!(examples.len(), PRESETS.len(), "each has one, in the order of the table");
 }

@@ -201,9 +201,10 @@ pub static PRESETS: [Preset; 13] = [
     Preset {
         name: "bedrock",
         told_as: Some("aws.bedrock"),
-        address: "`https://bedrock-mantle.REGION.api.aws/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`",
+        address: "`https://bedrock-mantle.REGION.api.aws/v1`, for GPT models from 5 on `…/openai/v1`, or \
+                  `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`",
         key: "AWS_BEARER_TOKEN_BEDROCK",
-        note: "only its endpoints that are compatible with OpenAI; the second does not list its models",
+        note: "only its endpoints that are compatible with OpenAI; the last one does not list its models",
         ..VENDOR
     },
 ];
