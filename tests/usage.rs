@@ -165,7 +165,8 @@ async fn budgets_show_what_is_used_and_what_is_reserved_apart() {
 async fn headers_say_what_is_left_of_budgets_and_the_run_that_takes_one_to_four_fifths_warns() {
     let small = || Reply::stream().text("One").finish("stop").usage(100, 5).done();
     let large = Reply::stream().text("Two").finish("stop").usage(3_900, 5).done();
-    let upstream = Upstream::start([small(), large, small(), small(), small()]).await;
+    let rejected = Reply::error(400, "bad_request", "no");
+    let upstream = Upstream::start([small(), large, small(), small(), rejected, small()]).await;
     let keys = "[keys.ONE]\nkey_env = \"ONE\"\ntoken_budget = { limit = 100000, per = \"day\" }\n\
                 cost_budget_usd = { limit = 9.0 }\n[keys.FREE]\nkey_env = \"FREE\"\n";
     let config = format!("{}[models.test]\nprice = {{ input = 100.0, output = 1000.0 }}\n{keys}", upstream.config());
@@ -211,6 +212,13 @@ async fn headers_say_what_is_left_of_budgets_and_the_run_that_takes_one_to_four_
     assert_eq!((refused.status, refused.code()), (429, "budget_exceeded"), "{}", refused.body);
     assert_eq!(of_kind("tokens", &refused.headers), [Some("10".into()), Some("10".into()), None]);
     ask["agent"] = json!({});
+    let failed = server.post(ENDPOINT, &ask).await;
+    assert_eq!((failed.status, failed.code()), (400, "request_rejected"), "{}", failed.body);
+    assert_eq!(
+        of_kind("tokens", &failed.headers)[0].as_deref(),
+        Some("100000"),
+        "a run that failed has used some, too"
+    );
     server.use_key("FREE");
     let headers = server.post(ENDPOINT, &ask).await.headers;
     assert_eq!((of_kind("tokens", &headers), of_kind("cost", &headers)), ([None, None, None], [None, None, None]));
