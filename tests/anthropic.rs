@@ -3,7 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::chat::{chunks, told, with};
+use crate::support::chat::{
+    ask_in_turn, broken_answers_are_told, chunks, refuses_each, refuses_second_part, told, with,
+};
 use crate::support::{Anthropic, Reply, TestServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -113,15 +115,8 @@ async fn pictures_and_documents_reach_the_model_and_what_it_cannot_take_is_refus
     let id = json!({"type": "file", "file": {"file_id": "file-1"}});
     let tiff = json!({"type": "image_url", "image_url": {"url": "data:image/tiff;base64,SUkq"}});
     for (part, says) in [(sound, "takes no sound"), (id, "file_data"), (tiff, "not as image/tiff")] {
-        let answer = server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, part]))).await;
-        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!(
-            (answer.status, &answer.body["error"]["param"]),
-            (400, &json!("messages[0].content[1]")),
-            "{}",
-            answer.body
-        );
-        assert!(message.contains(says) && message.contains("claude"), "{message}");
+        let request = ask(json!([{"type": "text", "text": "What is it?"}, part]));
+        refuses_second_part(&server, &request, [says, "claude"]).await;
     }
     assert_eq!(upstream.requests().len(), 1);
 }
@@ -130,7 +125,7 @@ async fn pictures_and_documents_reach_the_model_and_what_it_cannot_take_is_refus
 async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to_be_left_out() {
     let upstream = Anthropic::start([says("Hi")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for (name, value) in [
+    let members = [
         ("seed", json!(7)),
         ("logit_bias", json!({"50256": -100})),
         ("frequency_penalty", json!(0.5)),
@@ -142,19 +137,16 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("min_p", json!(0.1)),
         ("thinking_config", json!({"thinkingBudget": 100})),
         ("chat_template_kwargs", json!({"enable_thinking": false})),
-    ] {
-        let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
-        let error = &answer.body["error"];
-        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
-        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
-    }
+    ];
+    refuses_each(&server, &ask("Hi"), members).await;
     assert!(upstream.requests().is_empty());
     let harmless = json!({
         "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1, "top_k": 40, "verbosity": "low",
         "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada",
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream claude was not sent these members, which it or its model does not take: verbosity, chat_id";
+    let said =
+        "the upstream claude was not sent these members, which it or its model does not take: verbosity, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let sent = upstream.requests().remove(0);
     assert_eq!(
@@ -195,17 +187,7 @@ async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_tol
     assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
     assert_eq!(upstream.requests().len(), 3);
 
-    let chunks = chunks(&server, &with(ask("Hi"), &json!({"stream": true}))).await;
-    let failure = chunks.iter().find_map(|chunk| chunk["error"]["message"].as_str());
-    let expected = "The answer broke off. The text that was sent so far is void.";
-    assert_eq!((told(&chunks).0.as_str(), failure), ("Half", Some(expected)));
-
-    let answer = server.post(AGENT, &ask("Hi")).await.ok();
-    assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");
-
-    let answer = server.post(AGENT, &ask("Hi")).await;
-    assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
-    assert!(answer.body["error"]["message"].as_str().is_some_and(|why| why.contains("Overloaded")), "{}", answer.body);
+    broken_answers_are_told(&server, &ask("Hi"), "Overloaded").await;
 }
 
 /// A model may refuse the thinking of another one, also at the same upstream.
@@ -214,10 +196,7 @@ async fn thinking_is_for_the_model_that_wrote_it_alone() {
     let think = || Reply::anthropic().thinking_block(0, "hm", "EqQB").text_block(1, "So").stop("end_turn");
     let upstream = Anthropic::start([think(), says("Hi"), says("Hi")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for model in [MODEL, "claude/claude-opus-5", MODEL] {
-        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
-        server.post(AGENT, &request).await.ok();
-    }
+    ask_in_turn(&server, &ask("Hi"), &[MODEL, "claude/claude-opus-5", MODEL]).await;
     let has_thinking: Vec<_> = upstream.requests().iter().map(|body| body.to_string().contains("EqQB")).collect();
     assert_eq!(has_thinking, [false, false, true]);
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::chat::{chunks, told, with};
+use crate::support::chat::{
+    ask_in_turn, chunks, half_answers_are_asked_for_again, refuses_each, refuses_second_part, told, with,
+};
 use crate::support::{Gemini, Reply, TestServer};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -104,11 +106,7 @@ async fn media_reach_the_model_and_what_it_cannot_take_is_refused_before_it_is_a
         (id, "file_data"),
         (file("ftp://files.example/a.pdf"), "https:// or http://"),
     ] {
-        let answer = server.post(CHAT, &ask(vec![question.clone(), part])).await;
-        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-        let error = &answer.body["error"];
-        assert_eq!((answer.status, &error["param"]), (400, &json!("messages[0].content[1]")), "{}", answer.body);
-        assert!(message.contains(says) && message.contains("google"), "{message}");
+        refuses_second_part(&server, &ask(vec![question.clone(), part]), [says, "google"]).await;
     }
     assert_eq!(upstream.requests().len(), 1);
 }
@@ -117,7 +115,7 @@ async fn media_reach_the_model_and_what_it_cannot_take_is_refused_before_it_is_a
 async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to_be_left_out() {
     let upstream = Gemini::start([says("Hi")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for (name, value) in [
+    let members = [
         ("seed", json!(1_u64 << 40)),
         ("logit_bias", json!({"50256": -100})),
         ("prediction", json!({"type": "content", "content": "x"})),
@@ -126,19 +124,16 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("min_p", json!(0.1)),
         ("thinking", json!({"type": "enabled", "budget_tokens": 1024})),
         ("chat_template_kwargs", json!({"enable_thinking": false})),
-    ] {
-        let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
-        let error = &answer.body["error"];
-        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
-        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
-    }
+    ];
+    refuses_each(&server, &ask("Hi"), members).await;
     assert!(upstream.requests().is_empty());
     let harmless = json!({
         "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": 40, "verbosity": "low",
         "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada", "seed": 7,
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream google was not sent these members, which it or its model does not take: verbosity, user, chat_id";
+    let said =
+        "the upstream google was not sent these members, which it or its model does not take: verbosity, user, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let mut config = upstream.requests().remove(0)["generationConfig"].take();
     config.as_object_mut().expect("it is an object").remove("maxOutputTokens");
@@ -212,13 +207,7 @@ async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_tol
     assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
     assert_eq!(upstream.requests().len(), 3);
 
-    let answer = server.post(AGENT, &ask("Hi")).await.ok();
-    assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");
-
-    let answer = server.post(AGENT, &ask("Hi")).await;
-    assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
-    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-    assert!(message.contains("The model is overloaded."), "{message}");
+    half_answers_are_asked_for_again(&server, &ask("Hi"), "The model is overloaded.").await;
 }
 
 /// Only the model that signed its thinking gets the signatures back; the others are told that a call has none.
@@ -228,10 +217,7 @@ async fn signatures_are_for_the_model_that_wrote_them_alone() {
     let called = signed().call_part("calculator", &sum("6 * 7"), Some("Cg==")).gemini_end("STOP");
     let upstream = Gemini::start([called, says("42"), says("Hi"), says("Hi")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for model in [MODEL, OLDER, MODEL] {
-        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
-        server.post(AGENT, &request).await.ok();
-    }
+    ask_in_turn(&server, &ask("Hi"), &[MODEL, OLDER, MODEL]).await;
     let signatures: Vec<_> =
         upstream.requests().iter().map(|body| body.to_string().matches("Signature").count()).collect();
     assert_eq!(signatures, [0, 2, 1, 2]);

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::chat::{chunks, told, with};
+use crate::support::chat::{
+    ask_in_turn, broken_answers_are_told, chunks, refuses_each, refuses_second_part, told, with,
+};
 use crate::support::{Compatible, Reply, Responses, TestServer};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -112,15 +114,8 @@ async fn pictures_and_documents_reach_the_model_and_sound_is_refused_before_it_i
     assert_eq!((&content[2]["type"], &content[2]["filename"]), (&json!("input_file"), &json!("a.pdf")));
 
     let sound = json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
-    let answer = server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, sound]))).await;
-    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!(
-        (answer.status, &answer.body["error"]["param"]),
-        (400, &json!("messages[0].content[1]")),
-        "{}",
-        answer.body
-    );
-    assert!(message.contains("takes no sound") && message.contains("respond"), "{message}");
+    let request = ask(json!([{"type": "text", "text": "What is it?"}, sound]));
+    refuses_second_part(&server, &request, ["takes no sound", "respond"]).await;
     assert_eq!(upstream.requests().len(), 1);
 }
 
@@ -129,7 +124,7 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     let upstream = Responses::start([says("Hi")]).await;
     let server = TestServer::start(&format!("{}pass_unknown_members = false\n", upstream.config())).await;
     let nameless = json!({"type": "json_schema", "json_schema": {"name": "a"}});
-    for (name, value) in [
+    let members = [
         ("seed", json!(7)),
         ("stop", json!("END")),
         ("stop", json!(["END"])),
@@ -141,12 +136,8 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("response_format", nameless),
         ("top_k", json!(40)),
         ("thinking", json!({"type": "enabled", "budget_tokens": 1024})),
-    ] {
-        let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
-        let error = &answer.body["error"];
-        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
-        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
-    }
+    ];
+    refuses_each(&server, &ask("Hi"), members).await;
     assert!(upstream.requests().is_empty());
     let harmless = json!({
         "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": -1, "store": true,
@@ -160,10 +151,7 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     unsent.sort_unstable();
     assert_eq!(unsent, ["chat_id", "store", "temperature"], "the model samples in its own way: {answer}");
     let sent = upstream.requests().remove(0);
-    assert_eq!(
-        (sent.get("temperature"), &sent["user"], &sent["truncation"]),
-        (None, &json!("ada"), &json!("auto"))
-    );
+    assert_eq!((sent.get("temperature"), &sent["user"], &sent["truncation"]), (None, &json!("ada"), &json!("auto")));
     assert_eq!((&sent["text"], sent.get("top_k")), (&json!({"verbosity": "low"}), None));
 }
 
@@ -221,19 +209,7 @@ async fn a_rate_limited_upstream_is_asked_again_and_an_error_in_the_middle_is_to
     assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
     assert_eq!(upstream.requests().len(), 3);
 
-    let chunks = chunks(&server, &with(ask("Hi"), &json!({"stream": true}))).await;
-    let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
-    let failure = chunks.iter().find_map(|chunk| chunk["error"]["message"].as_str());
-    let expected = "The answer broke off. The text that was sent so far is void.";
-    assert_eq!((text.as_str(), failure), ("Half", Some(expected)));
-
-    let answer = server.post(AGENT, &ask("Hi")).await.ok();
-    assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");
-
-    let answer = server.post(AGENT, &ask("Hi")).await;
-    assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
-    let why = answer.body["error"]["message"].as_str();
-    assert!(why.is_some_and(|why| why.contains("The server had an error")), "{}", answer.body);
+    broken_answers_are_told(&server, &ask("Hi"), "The server had an error").await;
 }
 
 /// The key belongs to another organisation now, or the upstream has lost its own key: the session goes on.
@@ -265,10 +241,7 @@ async fn reasoning_is_for_the_model_that_wrote_it_alone() {
     let think = || Reply::responses().reasoning_item(0, "hm", "gAAA==").text_item(1, "So").complete();
     let upstream = Responses::start([think(), says("Hi"), says("Hi")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for model in [MODEL, "respond/gpt-5-mini", MODEL] {
-        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
-        server.post(AGENT, &request).await.ok();
-    }
+    ask_in_turn(&server, &ask("Hi"), &[MODEL, "respond/gpt-5-mini", MODEL]).await;
     let has_reasoning: Vec<_> = upstream.requests().iter().map(|body| body.to_string().contains("gAAA")).collect();
     assert_eq!(has_reasoning, [false, false, true]);
 }

@@ -109,6 +109,54 @@ fn may_hold_media(message: &Message) -> bool {
     }
 }
 
+/// Members that decide about the answer and have no counterpart in most dialects; each is refused unless it is one of these
+/// values, which ask for nothing.
+pub const DECISIVE: [(&str, &[&str]); 8] = [
+    ("audio", &[]),
+    ("logit_bias", &["{}"]),
+    ("logprobs", &["false"]),
+    ("modalities", &["[]", "[\"text\"]"]),
+    ("prediction", &[]),
+    ("response_format", &[]),
+    ("top_logprobs", &["0"]),
+    ("web_search_options", &[]),
+];
+
+/// Whether it is one of [`DECISIVE`].
+pub fn is_decisive(name: &str) -> bool {
+    DECISIVE.iter().any(|(known, _)| *known == name)
+}
+
+/// An upstream and what its dialect does not have.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'u> {
+    /// Its name.
+    pub upstream: &'u str,
+    /// What it speaks.
+    pub api: &'static str,
+    /// Why a part cannot be sent, worded to follow the API's name.
+    pub refusal: fn(&PartKind) -> Option<String>,
+}
+
+impl Limits<'_> {
+    /// What of a request the upstream cannot do: this member, or a part of these messages.
+    pub fn unsupported(self, member: Option<(&'static str, String)>, messages: &[Message]) -> Option<Unsupported> {
+        if let Some((name, what)) = member {
+            return Some(Unsupported { place: Place::Member(name), message: self.sentence(&what) });
+        }
+        unsupported_part(messages, |message| self.unsupported_part_of(message))
+    }
+
+    /// The first part of a message that the upstream cannot take, and why.
+    pub fn unsupported_part_of(self, message: &Message) -> Option<(usize, String)> {
+        refused_part(message, self.refusal).map(|(part, what)| (part, self.sentence(&what)))
+    }
+
+    fn sentence(self, what: &str) -> String {
+        format!("the upstream {}, which speaks {}, {what}", self.upstream, self.api)
+    }
+}
+
 /// What is wrong with a part of these messages.
 pub fn unsupported_part(
     messages: &[Message],

@@ -127,11 +127,11 @@ impl Model for GeminiModel {
     }
 
     fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
-        support::unsupported_part_of(&self.name, message)
+        support::limits(&self.name).unsupported_part_of(message)
     }
 
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-        support::unsupported(&self.name, sampling, messages)
+        support::limits(&self.name).unsupported(support::refused_member(sampling), messages)
     }
 
     fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {

@@ -6,41 +6,13 @@ use super::chunk::API;
 use super::media;
 use super::sampling::{OWN, TIERS};
 use super::thinking::is_effort;
-use crate::llm::unsupported::{
-    Place, Unsupported, given_member, given_of_vendors, is_of_vendors, refused_part, unsupported_part,
-};
-use crate::types::Message;
+use crate::llm::unsupported::{DECISIVE, Limits, given_member, given_of_vendors, is_decisive, is_of_vendors};
 use crate::types::conversation::Dialect;
 use crate::types::sampling::Sampling;
 
-/// Members that decide about the answer and have no counterpart; each is refused unless it is one of these values, which
-/// ask for nothing.
-const DECISIVE: [(&str, &[&str]); 8] = [
-    ("audio", &[]),
-    ("logit_bias", &["{}"]),
-    ("logprobs", &["false"]),
-    ("modalities", &["[]", "[\"text\"]"]),
-    ("prediction", &[]),
-    ("response_format", &[]),
-    ("top_logprobs", &["0"]),
-    ("web_search_options", &[]),
-];
-
-/// What of a request the upstream cannot do.
-pub(super) fn unsupported(upstream: &str, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-    if let Some((name, what)) = refused_member(sampling) {
-        return Some(Unsupported { place: Place::Member(name), message: sentence(upstream, &what) });
-    }
-    unsupported_part(messages, |message| unsupported_part_of(upstream, message))
-}
-
-/// The first part of a message that the upstream cannot take, and why.
-pub(super) fn unsupported_part_of(upstream: &str, message: &Message) -> Option<(usize, String)> {
-    refused_part(message, media::refusal).map(|(part, what)| (part, sentence(upstream, &what)))
-}
-
-fn sentence(upstream: &str, what: &str) -> String {
-    format!("the upstream {upstream}, which speaks {API}, {what}")
+/// What an upstream of this name cannot take.
+pub(super) fn limits(upstream: &str) -> Limits<'_> {
+    Limits { upstream, api: API, refusal: media::refusal }
 }
 
 /// The names of members that the upstream is not sent.
@@ -55,13 +27,13 @@ pub(super) fn unsent(sampling: &Sampling) -> Vec<&str> {
     ];
     let hints = hints.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));
     let extra = sampling.extra.members(Dialect::OpenaiChat).iter().map(|(name, _)| name.as_str());
-    let is_refused = |name: &str| DECISIVE.iter().any(|(known, _)| *known == name) || is_of_vendors(name);
+    let is_refused = |name: &str| is_decisive(name) || is_of_vendors(name);
     let unknown = extra.filter(|name| !OWN.contains(name) && !is_refused(name));
     hints.chain(unknown).collect()
 }
 
 /// The first member that cannot be heeded, and why.
-fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
+pub(super) fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
     if sampling.seed.is_some_and(|seed| i32::try_from(seed).is_err()) {
         return Some(("seed", "takes a `seed` from -2147483648 to 2147483647".to_owned()));
     }

@@ -125,11 +125,12 @@ impl Model for ResponsesModel {
     }
 
     fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
-        support::unsupported_part_of(&self.name, message)
+        support::limits(&self.name).unsupported_part_of(message)
     }
 
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-        support::unsupported(&self.name, sampling, messages, self.manner.takes_unknown)
+        let member = support::refused_member(sampling, self.manner.takes_unknown);
+        support::limits(&self.name).unsupported(member, messages)
     }
 
     fn unsent<'s>(&self, model: &str, sampling: &'s Sampling) -> Vec<&'s str> {

@@ -3,25 +3,9 @@
 //! What changes the answer is refused with its name. What only helps an upstream is left out, and the caller is told.
 
 use super::event::API;
-use crate::llm::unsupported::{
-    Place, Unsupported, given_member, given_of_vendors, is_of_vendors, refused_part, unsupported_part,
-};
-use crate::types::Message;
+use crate::llm::unsupported::{DECISIVE, Limits, given_member, given_of_vendors, is_decisive, is_of_vendors};
 use crate::types::conversation::{Dialect, PartKind};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
-
-/// Members that decide about the answer and have no counterpart; each is refused unless it is one of these values, which
-/// ask for nothing.
-const DECISIVE: [(&str, &[&str]); 8] = [
-    ("audio", &[]),
-    ("logit_bias", &["{}"]),
-    ("logprobs", &["false"]),
-    ("modalities", &["[]", "[\"text\"]"]),
-    ("prediction", &[]),
-    ("response_format", &[]),
-    ("top_logprobs", &["0"]),
-    ("web_search_options", &[]),
-];
 /// What this dialect documents, the chat dialect does not read, and is passed on as it came.
 const OWN: [&str; 4] = ["prompt_cache_options", "prompt_cache_retention", "reasoning", "truncation"];
 /// Members of this dialect that the server writes itself, or that would have the upstream keep a conversation.
@@ -41,34 +25,16 @@ const RESERVED: [&str; 13] = [
     "text",
 ];
 
-/// What of a request the upstream cannot do.
-pub(super) fn unsupported(
-    upstream: &str,
-    sampling: &Sampling,
-    messages: &[Message],
-    takes_unknown: bool,
-) -> Option<Unsupported> {
-    if let Some((name, what)) = refused_member(sampling, takes_unknown) {
-        return Some(Unsupported { place: Place::Member(name), message: sentence(upstream, &what) });
-    }
-    unsupported_part(messages, |message| unsupported_part_of(upstream, message))
-}
-
-/// The first part of a message that the upstream cannot take, and why.
-pub(super) fn unsupported_part_of(upstream: &str, message: &Message) -> Option<(usize, String)> {
-    refused_part(message, refusal).map(|(part, what)| (part, sentence(upstream, &what)))
-}
-
-fn sentence(upstream: &str, what: &str) -> String {
-    format!("the upstream {upstream}, which speaks {API}, {what}")
+/// What an upstream of this name cannot take.
+pub(super) fn limits(upstream: &str) -> Limits<'_> {
+    Limits { upstream, api: API, refusal }
 }
 
 /// The names of members that the upstream is not sent.
 pub(super) fn unsent(sampling: &Sampling, takes_unknown: bool) -> Vec<&str> {
     let extra = sampling.extra.members(Dialect::OpenaiChat).iter();
     let unsent = extra.filter(|(name, json)| {
-        let is_refused_else =
-            DECISIVE.iter().any(|(known, _)| known == name) || (!takes_unknown && is_of_vendors(name));
+        let is_refused_else = is_decisive(name) || (!takes_unknown && is_of_vendors(name));
         // Nothing is stored in any case.
         let is_heeded = name == "store" && json.get() == "false";
         !is_refused_else && !is_heeded && !is_sent(name, takes_unknown)
@@ -78,12 +44,12 @@ pub(super) fn unsent(sampling: &Sampling, takes_unknown: bool) -> Vec<&str> {
 
 /// Whether a member is passed on as it came that the chat dialect does not read.
 pub(super) fn is_sent(name: &str, takes_unknown: bool) -> bool {
-    let is_taken = DECISIVE.iter().any(|(known, _)| *known == name) || RESERVED.contains(&name);
+    let is_taken = is_decisive(name) || RESERVED.contains(&name);
     OWN.contains(&name) || (takes_unknown && !is_taken)
 }
 
 /// The first member that cannot be heeded, and why.
-fn refused_member(sampling: &Sampling, takes_unknown: bool) -> Option<(&'static str, String)> {
+pub(super) fn refused_member(sampling: &Sampling, takes_unknown: bool) -> Option<(&'static str, String)> {
     let has_no = |name: &'static str| (name, format!("has no `{name}`: leave it out"));
     let penalises = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
     let stops = match &sampling.stop {
