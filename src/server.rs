@@ -87,6 +87,8 @@ impl Server {
         let metrics =
             if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
         let mut clients = Clients::new(metrics.clone());
+        let mut settings = settings;
+        tools::fetch_documents(&mut settings).await.map_err(BuildError::new)?;
         let generation = build::generation(&settings, &mut clients, None)?;
         clients.servers.settle();
         remarks::log(&settings);

@@ -25,6 +25,7 @@ mod mcp;
 mod memory;
 mod metrics;
 mod offers;
+mod openapi;
 mod passing;
 mod planted;
 mod pools;

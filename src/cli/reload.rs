@@ -8,6 +8,7 @@ use super::local_server::with_ollama;
 use super::process::env;
 use crate::config::{Change, ConfigErrors, Counts, Options};
 use crate::server::Reloader;
+use crate::server::tools::fetch_documents;
 
 /// Reloads at each signal, and takes up what servers of tools have. Returns when the server was started from a terminal and that is closed: it sends the same
 /// signal, and means that the server is to end. Signals that come during a reload count as one.
@@ -34,14 +35,18 @@ pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, 
 }
 
 async fn reload(options: &Options, reloader: &mut Reloader) {
-    let next = match reloader.settings().load_again(options, &env) {
+    let mut next = match reloader.settings().load_again(options, &env) {
         Ok(next) => with_ollama(options, next).await,
         Err(errors) => {
             log_mistakes(&errors);
             return;
         }
     };
-    match reloader.replace(next) {
+    let replaced = match fetch_documents(&mut next).await {
+        Ok(()) => reloader.replace(next).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    match replaced {
         Ok(changes) => log_changes(&changes),
         Err(error) => {
             tracing::error!(%error, "the configuration was not replaced; the server keeps the old one");

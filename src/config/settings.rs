@@ -14,6 +14,7 @@ use super::mcp::{self, McpServerConfig};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::model::Models;
+use super::openapi::OpenApiConfig;
 use super::options::Options;
 use super::reader::Section;
 use super::report::{Env, Report};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub tools: Vec<HttpToolConfig>,
     /// Servers of the Model Context Protocol, in the order of the file.
     pub mcp: Vec<McpServerConfig>,
+    /// Documents whose operations are tools, in the order of the file.
+    pub openapi: Vec<OpenApiConfig>,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
     /// The file that was read, if there was one.
@@ -175,7 +178,7 @@ impl Settings {
         let mcp = mcp::read_all(root);
         let known_tools = KnownTools {
             names: BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).collect(),
-            servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(&mcp)].concat(),
+            servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(&mcp), root.names_in("openapi")].concat(),
         };
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
             let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
@@ -183,6 +186,7 @@ impl Settings {
             Some(())
         });
         let tools = root.named("tools", None, HttpToolConfig::read);
+        let openapi = root.named("openapi", None, OpenApiConfig::read);
         let mut keys: Vec<KeyConfig> = Vec::new();
         root.named("keys", None, |name, section| {
             let key = KeyConfig::read(name, section, &agents, &keys)?;
@@ -202,6 +206,7 @@ impl Settings {
             agents,
             tools,
             mcp,
+            openapi,
             keys,
             file,
             values,

@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{OpenApiConfig, Settings};
 use crate::net::client::{CannotConnect, HttpClient};
+use crate::tools::http::openapi::{self, OpenApiTools};
 use crate::tools::http::{self, HttpTool};
 use crate::tools::{Registry, RegistryError, Tool, builtin};
+
+/// Most operations of a document of which the log says why they are no tools.
+const MOST_TOLD: usize = 20;
 
 /// What tools reach other servers with. Each is made when a tool needs it, and outlives a configuration as its open
 /// connections do.
@@ -58,7 +62,38 @@ pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
         let tool = client.and_then(|client| HttpTool::new(config, client).map_err(|error| error.to_string()));
         Made { name: config.name.clone(), tool: tool.map(|tool| Arc::new(tool) as Arc<dyn Tool>) }
     });
-    built_in.chain(declared).collect()
+    let mut made: Vec<Made> = built_in.chain(declared).collect();
+    for config in &settings.openapi {
+        made.extend(of_document(config, clients));
+    }
+    made
+}
+
+/// The tools of a document, or why there are none.
+fn of_document(config: &OpenApiConfig, clients: &mut ToolClients) -> Vec<Made> {
+    let client = clients.http().map_err(|error| error.to_string());
+    let made = client.and_then(|client| openapi::tools(config, &client).map_err(|error| error.to_string()));
+    let OpenApiTools { tools, skipped } = match made {
+        Ok(made) => made,
+        Err(reason) => return vec![Made { name: format!("{}__*", config.name), tool: Err(reason) }],
+    };
+    let (openapi, count, left_out) = (&config.name, tools.len(), skipped.len());
+    tracing::info!(openapi, tools = count, skipped = left_out, "the operations of a document are tools");
+    for skipped in skipped.iter().take(MOST_TOLD) {
+        tracing::warn!(openapi, operation = skipped.operation, reason = skipped.reason, "an operation is no tool");
+    }
+    tools.into_iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool) }).collect()
+}
+
+/// Fetches the documents that are not in files. The names of those that cannot be had stand in the error.
+pub async fn fetch_documents(settings: &mut Settings) -> Result<(), ToolsError> {
+    for config in &mut settings.openapi {
+        if let (Some(url), None) = (&config.url, &config.document) {
+            let unusable = |reason| ToolsError::Unusable { name: format!("{}__*", config.name), reason };
+            config.document = Some(openapi::fetch(url).await.map_err(unusable)?.into());
+        }
+    }
+    Ok(())
 }
 
 /// All tools of these settings.
@@ -70,5 +105,7 @@ pub(super) fn registry(settings: &Settings, clients: &mut ToolClients) -> Result
 
 /// The tools that a server with these settings would have, for a command that runs without one.
 pub async fn open(settings: &Settings) -> Result<Registry, ToolsError> {
-    registry(settings, &mut ToolClients::default())
+    let mut settings = settings.clone();
+    fetch_documents(&mut settings).await?;
+    registry(&settings, &mut ToolClients::default())
 }

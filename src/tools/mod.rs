@@ -67,6 +67,8 @@ pub enum Source {
     Http,
     /// A server of the Model Context Protocol.
     Mcp,
+    /// An operation of an OpenAPI document that the configuration names.
+    OpenApi,
 }
 
 impl Source {
@@ -77,6 +79,7 @@ impl Source {
             Self::Builtin => "builtin",
             Self::Http => "http",
             Self::Mcp => "mcp",
+            Self::OpenApi => "openapi",
         }
     }
 }

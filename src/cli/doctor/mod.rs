@@ -8,6 +8,7 @@ mod configuration;
 mod embedded;
 pub(super) mod finding;
 mod host;
+mod openapi;
 mod redis;
 pub(super) mod report;
 mod store;

@@ -1,4 +1,4 @@
-//! The HTTP tools: that their addresses can be resolved and reached, and that their headers are safe on the way. No tool is
+//! The tools. Of HTTP tools: that their addresses can be resolved and reached, and that their headers are safe on the way. No tool is
 //! called.
 
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::finding::Finding;
+use super::openapi;
 use crate::config::{HttpToolConfig, Settings};
 use crate::net::public_address::is_private_host;
 use crate::tools::http::{self, HttpTool};
@@ -18,7 +19,9 @@ const MOST_TIME: Duration = Duration::from_secs(5);
 
 /// Looks at all tools at the same time.
 pub(in crate::cli) async fn check(settings: &Settings) -> Vec<Finding> {
-    join_all(settings.tools.iter().map(examine)).await.into_iter().flatten().collect()
+    let mut findings: Vec<_> = join_all(settings.tools.iter().map(examine)).await.into_iter().flatten().collect();
+    findings.extend(join_all(settings.openapi.iter().map(openapi::examine)).await.into_iter().flatten());
+    findings
 }
 
 async fn examine(tool: &HttpToolConfig) -> Vec<Finding> {

@@ -12,7 +12,7 @@ use super::super::process::{Failure, env};
 use super::super::text::count;
 use super::shared::agents_with;
 use crate::config::{Options, Settings};
-use crate::server::tools::{Made, ToolClients, ToolsError, each, open};
+use crate::server::tools::{Made, ToolClients, ToolsError, each, fetch_documents, open};
 use crate::tools::{Registry, RegistryError, Source};
 
 /// How long the looking may take. Not a setting: what takes longer is broken, and says so.
@@ -30,7 +30,9 @@ pub(in crate::cli) struct Check {
 }
 
 pub(super) async fn run(check: &Check) -> Result<(), Failure> {
-    let settings = Settings::load(&check.options, &env).map_err(Failure::config)?;
+    let mut settings = Settings::load(&check.options, &env).map_err(Failure::config)?;
+    // What could not be fetched is told of each document by itself.
+    let _ = fetch_documents(&mut settings).await;
     let mut findings = declared(&settings);
     let looking = async { (tools::check(&settings).await, together(&settings).await) };
     if let Ok((reached, together)) = timeout(MOST_TIME, looking).await {

@@ -11,9 +11,10 @@ use super::connection::ConnectionSettings;
 use super::pools::Pools;
 use crate::config::headers::read_headers;
 use crate::config::quantity::seconds;
+use crate::config::query::read_query;
 use crate::config::reader::Section;
 use crate::config::secret::Secret;
-use crate::config::sent_value::{self, SentValue};
+use crate::config::sent_value::SentValue;
 use crate::config::values::Recorded;
 
 /// How a server of models is reached, whatever dialect it speaks.
@@ -164,13 +165,4 @@ pub(in crate::config) fn read_ask_in_one_piece(section: &mut Section<'_>) -> boo
          allowed, and no reader sees text of a step before its answer is whole. Only `openai` and `gemini`.",
         false,
     )
-}
-
-/// Reads the table `query`.
-fn read_query(section: &mut Section<'_>) -> Vec<(String, SentValue)> {
-    section.named_or_text("query", |name, text, section| {
-        let value = sent_value::read("", text, section)?;
-        section.record_here(Recorded::hidden(value.whole.expose()));
-        Some((name.to_owned(), value))
-    })
 }

@@ -1,16 +1,18 @@
-//! Reads an answer, up to a size.
+//! Reads an answer, up to a size: as text, as a picture or a document, or piece by piece where it tells how far a call is.
 
-use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use ::http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::net::client::{HttpError, Response};
+use super::streamed::{Framing, Streamed};
+use crate::net::client::{Body, HttpError, Response};
+use crate::tools::ProgressSink;
 use crate::types::conversation::{Part, PartKind, Source};
 
 /// What an answer holds.
 pub(super) struct Answer {
-    /// Its content; `None` if it is empty.
-    pub(super) part: Option<Part>,
+    /// Its content; empty if it has none.
+    pub(super) parts: Vec<Part>,
     /// How many bytes of it were read.
     pub(super) bytes: u64,
 }
@@ -24,38 +26,83 @@ pub(super) enum Unreadable {
     Compressed(String),
 }
 
-/// The body: a picture that is whole, else text. No more than `max_bytes` are read, and a note says so if
-/// there is more.
-pub(super) async fn read(response: Response, max_bytes: usize) -> Result<Answer, Unreadable> {
-    let Response { headers, body: mut arriving, .. } = response;
+/// The body: a picture or document that is whole, else text. No more than `max_bytes` are read, and a note says so if
+/// there is more. What a streamed answer tells of how far it is goes to `progress`.
+pub(super) async fn read(response: Response, max_bytes: usize, progress: &ProgressSink) -> Result<Answer, Unreadable> {
+    let Response { headers, body: arriving, .. } = response;
     if let Some(encoding) = encoding(&headers) {
         return Err(Unreadable::Compressed(encoding));
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let name = headers.get(CONTENT_DISPOSITION).and_then(|value| file_name(value.to_str().ok()?));
     drop(headers);
-    let mut body = Vec::new();
-    let mut cut = false;
-    while !cut && let Some(chunk) = arriving.chunk().await.map_err(Unreadable::Broken)? {
-        let room = max_bytes - body.len();
-        cut = chunk.len() > room;
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    let (body, cut) = match Framing::of(&essence) {
+        Some(framing) => read_streamed(arriving, Streamed::new(framing, max_bytes), progress).await,
+        None => read_whole(arriving, max_bytes).await,
     }
+    .map_err(Unreadable::Broken)?;
     let bytes = body.len() as u64;
-    if let Some(media_type) = image(&kind).filter(|_| !cut && !body.is_empty()) {
-        let source = Source::Base64 { media_type, data: STANDARD.encode(&body) };
-        return Ok(Answer { part: Some(PartKind::Image { source, detail: None }.into()), bytes });
+    if !cut
+        && !body.is_empty()
+        && let Some(part) = media(&essence, name, &body)
+    {
+        return Ok(Answer { parts: vec![part], bytes });
     }
     let text = text(&body, cut).unwrap_or_else(|| binary(body.len(), cut, &kind));
     let note = format!("\n[The answer is longer than {max_bytes} bytes; the rest was not read.]");
     let text = if cut { text + &note } else { text };
-    let part = (!text.is_empty()).then(|| Part::text(text));
-    Ok(Answer { part, bytes })
+    let parts = if text.is_empty() { Vec::new() } else { vec![Part::text(text)] };
+    Ok(Answer { parts, bytes })
 }
 
-/// The media type of a picture that models can look at.
-fn image(kind: &str) -> Option<String> {
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    matches!(kind.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp").then_some(kind)
+async fn read_whole(mut arriving: Body, max_bytes: usize) -> Result<(Vec<u8>, bool), HttpError> {
+    let (mut body, mut cut) = (Vec::new(), false);
+    while !cut && let Some(chunk) = arriving.chunk().await? {
+        let room = max_bytes - body.len();
+        cut = chunk.len() > room;
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    Ok((body, cut))
+}
+
+async fn read_streamed(
+    mut arriving: Body,
+    mut streamed: Streamed,
+    progress: &ProgressSink,
+) -> Result<(Vec<u8>, bool), HttpError> {
+    while !streamed.was_cut()
+        && let Some(chunk) = arriving.chunk().await?
+    {
+        if let Some(report) = streamed.take(&chunk) {
+            progress.report(report);
+        }
+    }
+    let cut = streamed.was_cut();
+    Ok((streamed.finish(), cut))
+}
+
+/// A picture that models can look at, or a document that they can read.
+fn media(kind: &str, name: Option<String>, body: &[u8]) -> Option<Part> {
+    let source = || Source::Base64 { media_type: kind.to_owned(), data: STANDARD.encode(body) };
+    match kind {
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" => {
+            Some(PartKind::Image { source: source(), detail: None }.into())
+        }
+        "application/pdf" => Some(PartKind::File { source: source(), name }.into()),
+        _ => None,
+    }
+}
+
+/// The name of a file, without a path.
+fn file_name(disposition: &str) -> Option<String> {
+    let (_, name) = disposition.split_once("filename=")?;
+    let name = match name.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => name.split(';').next(),
+    };
+    let name = name?.rsplit(['/', '\\']).next()?.trim();
+    (!name.is_empty() && name.len() <= 200).then(|| name.to_owned())
 }
 
 /// How the body is encoded, where it is.

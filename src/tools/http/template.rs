@@ -10,7 +10,7 @@ use url::Url;
 pub(super) type Arguments = BTreeMap<String, Box<RawValue>>;
 
 /// What is written as it is; everything else is percent-encoded, in the path and in the query.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(super) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Most bytes of an argument in the path: most servers refuse a longer request line.
 const MAX_PATH_VALUE: usize = 4 << 10;
@@ -131,7 +131,7 @@ pub(super) fn append_query(url: &mut Url, arguments: &Arguments) {
 
 /// A path argument, fully decoded. What could end its segment is refused, because encoding does not protect the
 /// service: proxies decode a path before they resolve it, some of them twice.
-fn path_value(name: &str, value: &str) -> Result<String, String> {
+pub(super) fn path_value(name: &str, value: &str) -> Result<String, String> {
     if value.is_empty() {
         return Err(format!("The argument `{name}` must not be empty."));
     }
@@ -156,7 +156,7 @@ fn path_value(name: &str, value: &str) -> Result<String, String> {
 
 /// Whether a segment of the path is one that URL parsers take for "here" or "one up". Some servers ignore what
 /// follows a `;` in a segment.
-fn has_dot_segment(url: &str) -> bool {
+pub(super) fn has_dot_segment(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or(url);
     path.split(['/', '\\'])
         .map(|segment| segment.split(';').next().unwrap_or(segment))

@@ -2,17 +2,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::HeaderName;
+use ::http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::config::{Identity, Secret};
+use crate::config::{Identity, Secret, SentIdentity};
 use crate::net::testing::{Act, nowhere, serve, serve_with};
 use crate::tools::registry::Registry;
 use crate::tools::testing::context;
-use crate::tools::{check_arguments, invoke};
-use crate::types::Effect;
+use crate::tools::{ProgressSink, check_arguments, invoke};
+use crate::types::conversation::Source::Base64;
+use crate::types::conversation::{Part, PartKind};
+use crate::types::{CallId, Effect};
 
 /// What the endpoint was asked: method, path with query, headers, body.
 type ReceivedRequests = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
@@ -94,6 +96,14 @@ fn answer(path: &str) -> Act {
         "/broken" => whole("502 Bad Gateway", b""),
         "/zipped" => whole("200 OK\r\ncontent-encoding: gzip", b"\x1f\x8b\x08"),
         "/image" => whole("200 OK\r\ncontent-type: image/png", b"\x89PNG\0\0"),
+        "/file" => whole(
+            "200 OK\r\ncontent-type: application/pdf\r\ncontent-disposition: attachment; filename=\"a/report.pdf\"",
+            b"%PDF-1.7",
+        ),
+        "/events" => whole(
+            "200 OK\r\ncontent-type: text/event-stream; charset=utf-8",
+            b"event: progress\ndata: {\"done\":1,\"total\":2}\n\ndata: all done\n\n",
+        ),
         "/endless" => Act::Repeat {
             first: "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n".into(),
             again: "é".repeat(500),
@@ -134,7 +144,7 @@ async fn a_get_takes_its_arguments_in_the_url() {
 async fn a_user_of_any_length_makes_no_header_that_services_refuse() {
     let endpoint = Endpoint::start().await;
     let mut tool = endpoint.tool(Method::GET, "/weather");
-    tool.send_identity = SentIdentity(vec![Identity::User]);
+    tool.service.send_identity = SentIdentity(vec![Identity::User]);
     let arguments = RawValue::from_string("{}".into()).unwrap();
     let called = async |user: String| {
         let context = CallContext { user: Some(user), ..context(Duration::from_millis(7_500)) };
@@ -232,6 +242,30 @@ async fn answers_of_every_kind_are_told() {
     let endless = call(&endpoint.tool(Method::GET, "/endless"), "{}").await.unwrap();
     let expected = format!("{}\n[The answer is longer than 1000 bytes; the rest was not read.]", "é".repeat(500));
     assert_eq!(endless, expected);
+}
+
+#[tokio::test]
+async fn a_document_is_kept_as_one_with_its_name() {
+    let endpoint = Endpoint::start().await;
+    let arguments = RawValue::from_string("{}".into()).unwrap();
+    let tool = endpoint.tool(Method::GET, "/file");
+    let answer = tool.call(&arguments, &context(Duration::from_secs(20))).await.unwrap();
+    let source = Base64 { media_type: "application/pdf".into(), data: "JVBERi0xLjc=".into() };
+    assert_eq!(answer.parts, [Part::from(PartKind::File { source, name: Some("report.pdf".into()) })]);
+    assert_eq!(answer.bytes, 8);
+}
+
+#[tokio::test]
+async fn a_streamed_answer_tells_how_far_the_call_is() {
+    let endpoint = Endpoint::start().await;
+    let arguments = RawValue::from_string("{}".into()).unwrap();
+    let (reports, mut told) = tokio::sync::mpsc::channel(8);
+    let progress = ProgressSink::new(CallId::foreign("c"), reports);
+    let context = CallContext { progress, ..context(Duration::from_secs(20)) };
+    let answer = endpoint.tool(Method::GET, "/events").call(&arguments, &context).await.unwrap();
+    assert_eq!(answer.parts, [Part::text("all done")]);
+    let (_, report) = told.try_recv().unwrap();
+    assert_eq!((report.done, report.total), (Some(1.0), Some(2.0)));
 }
 
 #[tokio::test]

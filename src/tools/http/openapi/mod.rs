@@ -1,0 +1,208 @@
+//! Tools from an OpenAPI document: each operation is a tool.
+//!
+//! The operator vouches for the document, but seldom wrote it. So what is not understood in it costs the operation in which it
+//! stands, and nothing else.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `fetch` | asks the operator's URL for a document |
+//! | `document` | parses a document, and follows its references |
+//! | `operation` | the operations in it |
+//! | `input` | where each argument of an operation goes |
+//! | `schema` | schemas of a document as JSON schemas |
+//! | `write` | a call's arguments as a request |
+
+mod document;
+mod fetch;
+mod input;
+mod operation;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use ::http::header::COOKIE;
+use ::http::{Method, Request, Uri};
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+use url::Url;
+
+use self::document::Document;
+pub use self::fetch::fetch;
+use self::input::{Input, Place};
+pub use self::operation::Skipped;
+use self::operation::{Operation, Operations, server};
+use super::declared::Declared;
+use super::service::Service;
+use super::{HttpToolError, identity, looked_into};
+use crate::config::{Identity, OpenApiConfig, Secret};
+use crate::net::client::HttpClient;
+use crate::tools::registry::is_tool_name;
+use crate::tools::{CallContext, Source, Told, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::Effect;
+use crate::types::pattern::matches;
+
+/// Longest name of a tool.
+const MAX_NAME: usize = 64;
+
+/// What a document became.
+#[derive(Debug)]
+pub struct OpenApiTools {
+    /// A tool for each operation, in the order of the document.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The operations that became none.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Makes tools of a document, which send their requests with `client`. Fails if the document as a whole cannot be used.
+pub fn tools(config: &OpenApiConfig, client: &HttpClient) -> Result<OpenApiTools, HttpToolError> {
+    let document = config.document.as_deref().ok_or_else(|| HttpToolError("its document was not fetched".into()))?;
+    let document = Document::parse(document).map_err(|what| HttpToolError(format!("its document {what}")))?;
+    let is_wanted = |name: &str| {
+        let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        (config.include.is_empty() || named(&config.include)) && !named(&config.exclude)
+    };
+    let Operations { usable, mut skipped } = operation::read(&document, &is_wanted, &|input| is_given(config, input));
+    let service = Service::new(client.clone(), &config.headers, config.send_identity.clone(), config.max_response)?;
+    let root_server = document.root.get("servers").and_then(server);
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    let mut names = BTreeSet::new();
+    for operation in usable {
+        let id = operation.name.clone();
+        let made = base(config, operation.server.as_ref().or(root_server.as_ref()))
+            .and_then(|base| OpenApiTool::new(config, operation, base, service.clone()));
+        match made {
+            Ok(tool) if names.insert(tool.spec.name.clone()) => tools.push(Arc::new(tool)),
+            Ok(_) => skipped.push(Skipped { operation: id, reason: "another operation has its name".to_owned() }),
+            Err(reason) => skipped.push(Skipped { operation: id, reason }),
+        }
+    }
+    Ok(OpenApiTools { tools, skipped })
+}
+
+/// Whether requests have this parameter anyway, because the operator gives it.
+fn is_given(config: &OpenApiConfig, input: &Input) -> bool {
+    let has_header = |name: &str| config.headers.iter().any(|(own, _)| own.as_str().eq_ignore_ascii_case(name));
+    match input.place {
+        Place::Header { .. } => has_header(&input.name),
+        Place::Cookie => has_header(COOKIE.as_str()),
+        Place::Query(_) | Place::JsonInQuery => config.query.iter().any(|(own, _)| *own == input.name),
+        Place::Path { .. } | Place::Member | Place::Body => false,
+    }
+}
+
+/// The address before the paths: the operator's, or else what the document says, which may be relative to its own address.
+fn base(config: &OpenApiConfig, declared: Option<&String>) -> Result<String, String> {
+    let url = match (&config.base_url, declared) {
+        (Some(url), _) => url.clone(),
+        (None, Some(declared)) => {
+            let url = Url::parse(declared).ok().or_else(|| config.url.as_ref()?.join(declared).ok());
+            url.ok_or("the document names its server without a host: give base_url")?
+        }
+        (None, None) => return Err("the document names no server: give base_url".to_owned()),
+    };
+    let is_plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+    if !is_plain || !url.username().is_empty() || url.password().is_some() || !url.has_host() {
+        return Err("its server is none that can be called: give base_url".to_owned());
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// A tool that is an operation of a document.
+struct OpenApiTool {
+    spec: ToolSpec,
+    operation: Operation,
+    base: String,
+    query: Vec<(String, Secret)>,
+    declared: Declared,
+    service: Service,
+}
+
+impl OpenApiTool {
+    fn new(config: &OpenApiConfig, operation: Operation, base: String, service: Service) -> Result<Self, String> {
+        let name = format!("{}__{}", config.name, operation.name);
+        let name = if name.len() <= MAX_NAME { name } else { shortened(&name) };
+        if !is_tool_name(&name) {
+            return Err("its name is none that a tool may have".to_owned());
+        }
+        let spec = ToolSpec {
+            name,
+            description: operation.description.clone(),
+            parameters: operation.parameters.clone(),
+            effect: config.effects.of(&operation.name).unwrap_or_else(|| by_method(&operation.method)),
+            timeout: config.timeout,
+            source: Source::OpenApi,
+        };
+        let declared = Declared::by(&spec.parameters);
+        Ok(Self { spec, operation, base, query: config.query.clone(), declared, service })
+    }
+
+    fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<bytes::Bytes>, ToolError> {
+        let arguments = looked_into(raw, &self.declared)?;
+        let Operation { path, inputs, method, .. } = &self.operation;
+        let mut written = write::write(&self.base, path, inputs, &arguments).map_err(ToolError::Failed)?;
+        for (name, value) in &self.query {
+            written.url.query_pairs_mut().append_pair(name, value.expose());
+        }
+        let uri = Uri::try_from(written.url.as_str())
+            .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
+        let mut headers = self.service.headers(context)?;
+        for (name, value) in &written.headers {
+            headers.insert(name, value.clone());
+        }
+        let mut request = Request::new(written.body);
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method.clone(), uri, headers);
+        Ok(request)
+    }
+}
+
+/// What repeating an operation does, as its method promises.
+fn by_method(method: &Method) -> Effect {
+    match *method {
+        Method::GET | Method::HEAD => Effect::Read,
+        Method::PUT | Method::DELETE => Effect::Idempotent,
+        _ => Effect::Write,
+    }
+}
+
+/// The beginning of a name, and a mark that tells it from others with the same beginning.
+fn shortened(name: &str) -> String {
+    const MARK: usize = 8;
+    let mark = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(name.as_bytes()));
+    format!("{}_{}", &name[..MAX_NAME - MARK - 1], &mark[..MARK])
+}
+
+#[async_trait]
+impl Tool for OpenApiTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn tells_caller(&self) -> bool {
+        self.service.tells_caller()
+    }
+
+    fn too_long(&self, told: Told<'_>) -> Option<Identity> {
+        identity::too_long(&self.service.send_identity, told)
+    }
+
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        let request = self.request(arguments, context)?;
+        self.service.call(&self.spec.name, request, context).await
+    }
+}
+
+impl fmt::Debug for OpenApiTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Operation { method, path, .. } = &self.operation;
+        f.debug_struct("OpenApiTool")
+            .field("name", &self.spec.name)
+            .field("method", method)
+            .field("path", path)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! Writes a call's arguments as a request of its operation.
+
+use std::fmt::Write;
+
+use ::http::header::{CONTENT_TYPE, COOKIE};
+use ::http::{HeaderMap, HeaderName, HeaderValue};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::input::{BodyKind, Input, Inputs, Place, QueryStyle};
+use crate::tools::http::template::{ENCODED, has_dot_segment, path_value};
+
+/// What a call adds to a request.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// Writes arguments. `base` is the server's address without a slash at its end. The error is a sentence for the model.
+pub(super) fn write(
+    base: &str,
+    path: &str,
+    inputs: &Inputs,
+    arguments: &Map<String, Value>,
+) -> Result<Written, String> {
+    // What is absent and what is null are the same, but in a body.
+    let given = |input: &Input| arguments.get(&input.argument).filter(|value| !value.is_null());
+    let mut url = format!("{base}{}", fill(path, inputs, &given)?);
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    let mut headers = HeaderMap::new();
+    let mut cookies = Vec::new();
+    for input in &inputs.list {
+        let Some(value) = given(input) else { continue };
+        match input.place {
+            Place::Query(style) => {
+                query.extend_pairs(query_pairs(&input.name, style, value));
+            }
+            Place::JsonInQuery => {
+                query.append_pair(&input.name, &value.to_string());
+            }
+            Place::Header { explodes } => {
+                let (name, value) = header(input, &simple(value, explodes))?;
+                headers.append(name, value);
+            }
+            Place::Cookie => cookies.push(cookie(input, value)?),
+            Place::Path { .. } | Place::Member | Place::Body => {}
+        }
+    }
+    let query = query.finish();
+    if !query.is_empty() {
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(&query);
+    }
+    if !cookies.is_empty() {
+        let cookies = HeaderValue::from_str(&cookies.join("; ")).map_err(|_| "The cookies cannot be sent.")?;
+        headers.insert(COOKIE, cookies);
+    }
+    let body = body(inputs, arguments)?;
+    if let Some((kind, _)) = &body {
+        let kind = HeaderValue::from_str(kind).map_err(|_| "The body's type cannot be sent.")?;
+        headers.insert(CONTENT_TYPE, kind);
+    }
+    let url = Url::parse(&url).map_err(|_| "The arguments do not make up a URL.")?;
+    Ok(Written { url, headers, body: body.map(|(_, body)| body).unwrap_or_default() })
+}
+
+/// The path with its arguments, none of which can leave its segment.
+fn fill<'v>(path: &str, inputs: &Inputs, given: &dyn Fn(&Input) -> Option<&'v Value>) -> Result<String, String> {
+    let (mut filled, mut decoded, mut rest) = (String::new(), String::new(), path);
+    while let Some((before, name, after)) = rest
+        .split_once('{')
+        .and_then(|(before, after)| after.split_once('}').map(|(name, after)| (before, name, after)))
+    {
+        let input = inputs.list.iter().find(|input| matches!(input.place, Place::Path { .. }) && input.name == name);
+        let input = input.ok_or_else(|| format!("The path has no argument `{name}`."))?;
+        let argument = &input.argument;
+        let value = given(input).ok_or_else(|| format!("The argument `{argument}` is missing."))?;
+        let value = simple(value, matches!(input.place, Place::Path { explodes: true }));
+        filled.push_str(before);
+        decoded.push_str(before);
+        decoded.push_str(&path_value(argument, &value)?);
+        filled.extend(utf8_percent_encode(&value, ENCODED));
+        rest = after;
+    }
+    filled.push_str(rest);
+    decoded.push_str(rest);
+    if has_dot_segment(&decoded) {
+        return Err("The arguments make up a path with `.` or `..` in it, which is not allowed.".into());
+    }
+    Ok(filled)
+}
+
+/// A value as text: a string as it is, other JSON as it is written.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A value of a path or header: lists by commas, objects by their members.
+fn simple(value: &Value, explodes: bool) -> String {
+    let between = if explodes { "=" } else { "," };
+    match value {
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| format!("{name}{between}{}", plain(value)));
+            members.collect::<Vec<_>>().join(",")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => plain(value),
+    }
+}
+
+fn query_pairs(name: &str, style: QueryStyle, value: &Value) -> Vec<(String, String)> {
+    let own = |value: String| vec![(name.to_owned(), value)];
+    match (value, style) {
+        (Value::Array(items), QueryStyle::Joined(between)) => {
+            own(items.iter().map(plain).collect::<Vec<_>>().join(&between.to_string()))
+        }
+        (Value::Array(items), QueryStyle::Exploded | QueryStyle::Deep) => {
+            items.iter().map(|item| (name.to_owned(), plain(item))).collect()
+        }
+        (Value::Object(members), QueryStyle::Exploded) => {
+            members.iter().map(|(member, value)| (member.clone(), plain(value))).collect()
+        }
+        (Value::Object(members), QueryStyle::Joined(between)) => {
+            let parts = members.iter().flat_map(|(member, value)| [member.clone(), plain(value)]);
+            own(parts.collect::<Vec<_>>().join(&between.to_string()))
+        }
+        (Value::Object(_), QueryStyle::Deep) => {
+            let mut pairs = Vec::new();
+            deep(name.to_owned(), value, &mut pairs);
+            pairs
+        }
+        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => own(plain(value)),
+    }
+}
+
+/// Members by names such as `a[b]`, at any depth: forms of web services are written so too.
+fn deep(name: String, value: &Value, pairs: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => {
+            for (member, value) in members {
+                deep(format!("{name}[{member}]"), value, pairs);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                deep(format!("{name}[]"), item, pairs);
+            }
+        }
+        Value::Null => {}
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => pairs.push((name, plain(value))),
+    }
+}
+
+fn header(input: &Input, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let unsendable = || format!("The argument `{}` cannot be sent in a header. Nothing was sent.", input.argument);
+    let name = HeaderName::from_bytes(input.name.as_bytes()).map_err(|_| unsendable())?;
+    Ok((name, HeaderValue::from_str(value).map_err(|_| unsendable())?))
+}
+
+fn cookie(input: &Input, value: &Value) -> Result<String, String> {
+    let value = simple(value, false);
+    if value.contains([';', ',', '"', '\\']) || value.contains(|char: char| char.is_whitespace() || char.is_control()) {
+        return Err(format!("The argument `{}` cannot be sent in a cookie. Nothing was sent.", input.argument));
+    }
+    Ok(format!("{}={value}", input.name))
+}
+
+/// The body and its media type, if there is one.
+fn body(inputs: &Inputs, arguments: &Map<String, Value>) -> Result<Option<(String, Bytes)>, String> {
+    let Some(kind) = &inputs.body else { return Ok(None) };
+    if let Some(whole) = inputs.list.iter().find(|input| input.place == Place::Body) {
+        let Some(value) = arguments.get(&whole.argument) else { return Ok(None) };
+        return Ok(Some(match kind {
+            BodyKind::Text(kind) => (format!("{kind}; charset=utf-8"), plain(value).into()),
+            BodyKind::Json(kind) => (kind.clone(), value.to_string().into()),
+            BodyKind::Form | BodyKind::Multipart => return Err("The body has no fields.".into()),
+        }));
+    }
+    let members = inputs.list.iter().filter(|input| input.place == Place::Member);
+    let members = members.filter_map(|input| Some((input.name.as_str(), arguments.get(&input.argument)?)));
+    let members: Vec<(&str, &Value)> = members.collect();
+    if members.is_empty() && !inputs.needs_body {
+        return Ok(None);
+    }
+    Ok(Some(match kind {
+        BodyKind::Json(kind) => {
+            let object: Map<String, Value> =
+                members.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect();
+            (kind.clone(), Value::Object(object).to_string().into())
+        }
+        BodyKind::Form => ("application/x-www-form-urlencoded".into(), form(&members)),
+        BodyKind::Multipart => multipart(&members),
+        BodyKind::Text(_) => return Err("The body has no fields.".into()),
+    }))
+}
+
+fn form(members: &[(&str, &Value)]) -> Bytes {
+    let mut pairs = Vec::new();
+    for (name, value) in members {
+        deep((*name).to_owned(), value, &mut pairs);
+    }
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish().into()
+}
+
+/// Fields of a form; one that is a `data:` URL with base64 is a file.
+fn multipart(members: &[(&str, &Value)]) -> (String, Bytes) {
+    let parts: Vec<(String, Vec<u8>)> = members
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| {
+            let name: String = name.chars().filter(|char| !matches!(char, '"' | '\r' | '\n')).collect();
+            match value.as_str().and_then(file) {
+                Some((kind, bytes)) => {
+                    let head = format!("form-data; name=\"{name}\"; filename=\"{name}\"\r\ncontent-type: {kind}");
+                    (head, bytes)
+                }
+                None => (format!("form-data; name=\"{name}\""), plain(value).into_bytes()),
+            }
+        })
+        .collect();
+    let boundary = boundary(&parts);
+    let mut body = Vec::new();
+    for (head, content) in &parts {
+        body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: {head}\r\n\r\n").as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    (format!("multipart/form-data; boundary={boundary}"), body.into())
+}
+
+/// A line that no part has, the same for the same parts, so that a repeated call is the same request.
+fn boundary(parts: &[(String, Vec<u8>)]) -> String {
+    let mut boundary = "loopgate-boundary".to_owned();
+    let mut number = 0;
+    while parts.iter().any(|(_, content)| memchr::memmem::find(content, boundary.as_bytes()).is_some()) {
+        number += 1;
+        boundary.truncate("loopgate-boundary".len());
+        let _ = write!(boundary, "-{number}");
+    }
+    boundary
+}
+
+fn file(text: &str) -> Option<(&str, Vec<u8>)> {
+    let (kind, data) = text.strip_prefix("data:")?.split_once(";base64,")?;
+    let is_plain = kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+-._".contains(&byte));
+    let bytes = STANDARD.decode(data).ok().filter(|_| is_plain)?;
+    Some((if kind.is_empty() { "application/octet-stream" } else { kind }, bytes))
+}
