@@ -18,6 +18,7 @@ pub use self::effect::{Hints, McpEffects};
 use self::name::{MAX_NAME, is_name};
 pub use self::server::{McpEndpoint, McpProtocol, McpServerConfig, McpTransport};
 use super::headers::read_headers;
+use super::pins::PinPolicy;
 use super::quantity::{Size, seconds};
 use super::reader::Section;
 use super::value::{FromToml, Misread, Word, text};
@@ -146,6 +147,7 @@ impl McpServerConfig {
             protocol,
             max_response,
             max_concurrent_calls,
+            pins: PinPolicy::default(),
         })
     }
 }

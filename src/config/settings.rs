@@ -176,10 +176,7 @@ impl Settings {
         let models = Models::read(root, &upstreams);
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
-        let known_tools = KnownTools {
-            names: BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).collect(),
-            servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(&mcp), root.names_in("openapi")].concat(),
-        };
+        let known_tools = known_tools(root, &mcp);
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
             let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
             agents.insert(name.to_owned(), agent);
@@ -211,5 +208,14 @@ impl Settings {
             file,
             values,
         }
+    }
+}
+
+/// What agents may name as tools.
+fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig]) -> KnownTools {
+    KnownTools {
+        names: BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).collect(),
+        servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")]
+            .concat(),
     }
 }

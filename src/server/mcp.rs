@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Settings;
 use crate::net::client::{CannotConnect, HttpClient};
-use crate::tools::RegisteredTool;
 use crate::tools::mcp::{McpServer, McpServers, client};
+use crate::tools::{RegisteredTool, ToolSource};
 
 /// The servers that run.
 #[derive(Debug, Default)]

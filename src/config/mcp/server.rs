@@ -8,6 +8,7 @@ use url::Url;
 
 use super::command::McpCommand;
 use super::effect::McpEffects;
+use crate::config::pins::PinPolicy;
 use crate::config::quantity::seconds;
 use crate::config::sent_value::SentValue;
 
@@ -36,6 +37,8 @@ pub struct McpServerConfig {
     pub max_response: u64,
     /// Most calls at once.
     pub max_concurrent_calls: u32,
+    /// What becomes of definitions that are new or changed.
+    pub pins: PinPolicy,
 }
 
 /// How a server is reached.
@@ -91,6 +94,7 @@ impl McpServerConfig {
             protocol: McpProtocol::Auto,
             max_response: 4 << 20,
             max_concurrent_calls: 16,
+            pins: PinPolicy::default(),
         }
     }
 }

@@ -1,15 +1,10 @@
-//! What a tool of a server answers, as parts that models take.
+//! What a tool of a server answers, as parts. Whether models can take them is looked at for the answers of all tools.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::tools::ToolAnswer;
-use crate::types::conversation::{Part, PartKind, Source};
+use crate::types::conversation::{Link, Part, PartKind, Source};
 use crate::types::json::RawValueEq;
-
-/// Pictures that models can look at.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Reads the result of a call.
 pub(super) fn answer(result: &Value) -> ToolAnswer {
@@ -22,7 +17,7 @@ pub(super) fn answer(result: &Value) -> ToolAnswer {
         parts.push(Part::text("The tool answered without content."));
     }
     let bytes = parts.iter().map(Part::bytes).sum::<usize>() + structured.as_ref().map_or(0, |json| json.get().len());
-    ToolAnswer { parts, structured, is_error: result["isError"] == true, bytes: bytes as u64, status: None }
+    ToolAnswer { parts, structured, is_error: result["isError"] == true, bytes: bytes as u64, ..ToolAnswer::default() }
 }
 
 /// A block of content. One that is not known stays readable as it was written.
@@ -30,9 +25,12 @@ fn part(block: &Value) -> Part {
     let text = |member: &str| block[member].as_str();
     match (text("type"), text("text"), text("data")) {
         (Some("text"), Some(text), _) => Part::text(text),
-        (Some("image" | "audio"), _, Some(data)) => media(text("mimeType").unwrap_or_default(), data, None),
+        (Some("image"), _, Some(data)) => {
+            PartKind::Image { source: source(text("mimeType"), data), detail: None }.into()
+        }
+        (Some("audio"), _, Some(data)) => PartKind::Audio { source: source(text("mimeType"), data) }.into(),
         (Some("resource"), ..) => resource(&block["resource"]),
-        (Some("resource_link"), ..) => Part::text(link(block)),
+        (Some("resource_link"), ..) => Part::link(link(block)),
         _ => Part::text(block.to_string()),
     }
 }
@@ -44,45 +42,39 @@ fn resource(resource: &Value) -> Part {
     match (text("text"), text("blob")) {
         (Some(content), _) if uri.is_empty() => Part::text(content),
         (Some(content), _) => Part::text(format!("[resource {uri}]\n{content}")),
-        (None, Some(data)) => media(text("mimeType").unwrap_or_default(), data, Some(uri)),
+        (None, Some(data)) => blob(source(text("mimeType"), data), uri),
         (None, None) => Part::text(format!("[resource {uri}, without content]")),
     }
 }
 
-/// Bytes of a media type. Bytes that are no base64 would be refused by every upstream.
-fn media(media_type: &str, data: &str, uri: Option<&str>) -> Part {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let data: String = data.split_ascii_whitespace().collect();
-    let Ok(bytes) = STANDARD.decode(&data) else {
-        return Part::text(format!("[{essence}, which cannot be read: its data is not base64]"));
-    };
-    if essence.starts_with("text/")
-        && let Ok(text) = String::from_utf8(bytes)
-    {
-        return Part::text(text);
+/// Bytes, and what they are said to be.
+fn source(media_type: Option<&str>, data: &str) -> Source {
+    let media_type = media_type.filter(|kind| !kind.is_empty()).unwrap_or("application/octet-stream");
+    Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
+}
+
+/// Bytes that a server embeds: a picture, a sound or a file.
+fn blob(source: Source, uri: &str) -> Part {
+    let kind = if let Source::Base64 { media_type, .. } = &source { media_type.as_str() } else { "" };
+    if kind.starts_with("image/") {
+        return PartKind::Image { source, detail: None }.into();
     }
-    let media_type = if essence.is_empty() { "application/octet-stream".to_owned() } else { essence };
-    let source = Source::Base64 { media_type: media_type.clone(), data };
-    match media_type.as_str() {
-        picture if PICTURES.contains(&picture) => PartKind::Image { source, detail: None }.into(),
-        sound if sound.starts_with("audio/") => PartKind::Audio { source }.into(),
-        _ => {
-            let name = uri.and_then(|uri| uri.rsplit('/').next()).filter(|name| !name.is_empty()).map(str::to_owned);
-            PartKind::File { source, name }.into()
-        }
+    if kind.starts_with("audio/") {
+        return PartKind::Audio { source }.into();
     }
+    let name = uri.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned);
+    PartKind::File { source, name }.into()
 }
 
 /// A resource that the answer only points to.
-fn link(block: &Value) -> String {
-    let text = |member: &str| block[member].as_str().filter(|text| !text.is_empty());
-    let uri = text("uri").unwrap_or("without an address");
-    let about = [text("title").or_else(|| text("name")), text("mimeType"), text("description")];
-    let about: Vec<&str> = about.into_iter().flatten().collect();
-    if about.is_empty() {
-        format!("[resource link {uri}]")
-    } else {
-        format!("[resource link {uri}: {}]", about.join(", "))
+fn link(block: &Value) -> Link {
+    let text = |member: &str| block[member].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Link {
+        uri: text("uri").unwrap_or_default(),
+        name: text("title").or_else(|| text("name")),
+        description: text("description"),
+        media_type: text("mimeType"),
+        bytes: block["size"].as_u64(),
     }
 }
 
@@ -97,41 +89,26 @@ mod tests {
         let answer = answer(&json!({"content": [
             {"type": "text", "text": "hello"},
             {"type": "image", "data": "aGk=", "mimeType": "image/png"},
-            {"type": "image", "data": "PHN2Zz4=", "mimeType": "image/svg+xml"},
             {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
             {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}},
             {"type": "resource", "resource": {"uri": "file:///a.pdf", "mimeType": "application/pdf", "blob": "aGk="}},
-            {"type": "resource", "resource": {"uri": "file:///b.md", "mimeType": "text/markdown", "blob": "aGk="}},
-            {"type": "resource_link", "uri": "file:///c", "name": "c", "description": "the third"},
+            {"type": "resource", "resource": {"uri": "file:///b.png", "mimeType": "image/png", "blob": "aGk="}},
+            {"type": "resource_link", "uri": "file:///c", "name": "c", "description": "the third", "size": 3},
             {"type": "hologram", "depth": 3},
-            {"type": "image", "data": "not base64!", "mimeType": "image/png"},
         ], "structuredContent": {"n": 1}, "isError": true}));
-        let kinds: Vec<String> = answer
-            .parts
-            .iter()
-            .map(|part| {
-                if let PartKind::File { name, .. } = &part.kind {
-                    format!("file {name:?}")
-                } else {
-                    part.in_words().into_owned()
-                }
-            })
-            .collect();
+        let words: Vec<_> = answer.parts.iter().map(Part::in_words).collect();
         assert_eq!(
-            kinds,
-            [
-                "hello",
-                "[image, image/png, 2 bytes]",
-                "file None",
-                "[audio, audio/wav, 2 bytes]",
-                "[resource file:///a.txt]\ninside",
-                r#"file Some("a.pdf")"#,
-                "hi",
-                "[resource link file:///c: c, the third]",
-                r#"{"depth":3,"type":"hologram"}"#,
-                "[image/png, which cannot be read: its data is not base64]",
-            ]
+            words[..4],
+            ["hello", "[image, image/png, 2 bytes]", "[audio, audio/wav, 2 bytes]", "[resource file:///a.txt]\ninside"]
         );
+        let PartKind::File { name, .. } = &answer.parts[4].kind else { panic!("{answer:?}") };
+        assert_eq!((name.as_deref(), &*words[5]), (Some("a.pdf"), "[image, image/png, 2 bytes]"));
+        let PartKind::Link(link) = &answer.parts[6].kind else { panic!("{answer:?}") };
+        assert_eq!(
+            (link.uri.as_str(), link.description.as_deref(), link.bytes),
+            ("file:///c", Some("the third"), Some(3))
+        );
+        assert_eq!(words[7], r#"{"depth":3,"type":"hologram"}"#);
         assert_eq!(answer.structured.unwrap().get(), r#"{"n":1}"#);
         assert!(answer.is_error);
     }

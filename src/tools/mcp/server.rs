@@ -11,12 +11,13 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::config::McpServerConfig;
+use crate::config::{McpServerConfig, PinPolicy};
 use crate::net::client::HttpClient;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
 use crate::tools::mcp::watch_over::watch_over;
 use crate::tools::registry::RegisteredTool;
+use crate::tools::source::ToolSource;
 
 /// How long the processes of servers may take to end with this one: twice what each is given, and a little more.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -66,22 +67,10 @@ impl McpServers {
 }
 
 impl McpServer {
-    /// What the names of its tools begin with.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.config.name
-    }
-
     /// What it was started with.
     #[must_use]
     pub fn config(&self) -> &McpServerConfig {
         &self.shared.config
-    }
-
-    /// Its tools; `None` until it has listed them. While it is gone its tools stay.
-    #[must_use]
-    pub fn tools(&self) -> Option<Arc<[Arc<RegisteredTool>]>> {
-        self.shared.state.borrow().tools.clone()
     }
 
     /// What it says of them.
@@ -108,5 +97,23 @@ impl McpServer {
         let mut state = self.shared.state.subscribe();
         // The sender lives as long as this server.
         let _ = state.wait_for(|state| state.tools.is_some() || state.trouble.is_some()).await;
+    }
+}
+
+impl ToolSource for McpServer {
+    fn name(&self) -> &str {
+        &self.shared.config.name
+    }
+
+    fn tools(&self) -> Option<Arc<[Arc<RegisteredTool>]>> {
+        self.shared.state.borrow().tools.clone()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    fn pins(&self) -> &PinPolicy {
+        &self.shared.config.pins
     }
 }

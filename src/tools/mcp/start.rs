@@ -14,7 +14,7 @@ use crate::tools::mcp::errors::drain;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::process::{Pipes, Process};
 use crate::tools::mcp::stdio::Stdio;
-use crate::tools::mcp::streamable::{Endpoint, Http};
+use crate::tools::mcp::streamable::{Endpoint, Streamable};
 
 /// Most time for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,8 +41,8 @@ pub(super) async fn connect(
             Connection::open(stdio, config.protocol, tasks).await
         }
         McpTransport::Http(endpoint) => {
-            let http = Http::new(Endpoint::new(client.clone(), endpoint), most);
-            let transport = StreamableHttpClientTransport::with_client(http, settings(config, most));
+            let client = Streamable::new(Endpoint::new(client.clone(), endpoint), most);
+            let transport = StreamableHttpClientTransport::with_client(client, settings(config, most));
             Connection::open(transport, config.protocol, tasks).await
         }
     }

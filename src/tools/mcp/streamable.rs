@@ -36,12 +36,12 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Speaks with one server.
 #[derive(Debug, Clone)]
-pub(super) struct Http {
+pub(super) struct Streamable {
     endpoint: Arc<Endpoint>,
     max_response: usize,
 }
 
-impl StreamableHttpClient for Http {
+impl StreamableHttpClient for Streamable {
     type Error = HttpFault;
 
     async fn post_message(
@@ -119,7 +119,7 @@ impl StreamableHttpClient for Http {
     }
 }
 
-impl Http {
+impl Streamable {
     /// Speaks with the server at `endpoint`, of whose messages none may be longer than this.
     pub(super) fn new(endpoint: Endpoint, max_response: usize) -> Self {
         Self { endpoint: Arc::new(endpoint), max_response }

@@ -12,10 +12,12 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::config::{McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport, Secret};
+use crate::config::{
+    McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport, PinPolicy, Secret,
+};
 use crate::tools::mcp::{McpServer, McpServers, client};
 use crate::tools::testing::context;
-use crate::tools::{CallContext, RegisteredTool, invoke};
+use crate::tools::{CallContext, RegisteredTool, ToolSource, invoke};
 use crate::types::ToolOutcome;
 
 /// How long anything may take.
@@ -36,6 +38,7 @@ pub(crate) fn config(name: &str) -> McpServerConfig {
         protocol: McpProtocol::Auto,
         max_response: 1 << 20,
         max_concurrent_calls: 16,
+        pins: PinPolicy::default(),
     }
 }
 

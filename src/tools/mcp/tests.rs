@@ -10,7 +10,7 @@ use crate::config::{McpEffects, McpProtocol, McpServerConfig, McpTransport, Secr
 use crate::tools::mcp::McpServer;
 use crate::tools::mcp::testing::{Listening, SOON, call, call_in, process, started, tool, tried};
 use crate::tools::testing::context;
-use crate::tools::{ProgressSink, ToolSpec};
+use crate::tools::{ProgressSink, ToolSource, ToolSpec};
 use crate::types::conversation::PartKind;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolOutcome};
@@ -79,7 +79,7 @@ async fn what_a_tool_answers_becomes_parts() {
     let (_servers, server) = tried(&process(&[])).await;
     let parts = call(&server, "test__parts", json!({})).await.parts;
     let kinds = parts.iter().map(|part| matches!(part.kind, PartKind::Text(_))).collect::<Vec<_>>();
-    assert_eq!(kinds, [true, false, false, true, true], "{parts:?}");
+    assert_eq!(kinds, [true, false, false, true, false], "{parts:?}");
     let structured = call(&server, "test__structured", json!({})).await;
     assert_eq!(structured.structured.unwrap().get(), r#"{"n":1}"#);
     let failed = call(&server, "test__fail", json!({})).await;
