@@ -260,7 +260,7 @@ async fn what_no_key_may_do_leaves_no_key_out() {
 #[tokio::test]
 async fn a_third_key_is_asked_for_what_two_may_not_do_only_as_retries_are_earned() {
     let upstream = server(|_| Reply::error(403, "flagged", "flagged")).await;
-    let server = keyed(upstream.address(), "[upstreams.scripted.breaker]\nretry_percent = 0\n").await;
+    let server = keyed(upstream.address(), "[upstreams.scripted.breaker]\nretry_percent = 1\n").await;
     for _ in 0..12 {
         assert_eq!(server.post(ENDPOINT, &ask()).await.status, 502);
     }

@@ -103,6 +103,9 @@ impl Model for Retrying {
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let policy = if request.has_fallback { self.policy.before_fallback() } else { self.policy };
+        if !request.is_repeat {
+            self.health.earn_retries();
+        }
         Box::pin(attempts(self.inner.clone(), self.health.clone(), policy, request))
     }
 
@@ -149,30 +152,25 @@ fn attempts(
     stream! {
         let mut end = Until::new(policy, request.deadline);
         let (mut attempt, mut failed) = (1, None);
-        if !request.is_repeat {
-            health.earn_retries();
-        }
         loop {
-            let mut waits: Option<Instant> = None;
-            let call = loop {
-                let refusal = match health.admit(&request.model, !request.has_fallback).await {
-                    Ok(call) => break call,
-                    Err(refusal) => refusal,
-                };
-                let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
+            let since = Instant::now();
+            let mut admitted = health.admit(&request.model, !request.has_fallback).await;
+            let refused = admitted.as_ref().err().copied();
+            if let Some(refusal) = refused.filter(|refusal| !request.has_fallback && end.wait(refusal).is_some()) {
+                yield Ok(Delta::Queued);
+                admitted = wait_for(&health, &request.model, end, refusal).await;
+                if admitted.is_ok() {
+                    yield Ok(Delta::Dequeued { waited: since.elapsed() });
+                }
+            }
+            let call = match admitted {
+                Ok(call) => call,
+                Err(refusal) => {
                     yield Err(not_made(&health, &refusal, failed));
                     return;
-                };
-                if waits.is_none() {
-                    yield Ok(Delta::Queued);
-                    waits = Some(Instant::now());
                 }
-                sleep(delay).await;
             };
-            if let Some(since) = waits {
-                yield Ok(Delta::Dequeued { waited: since.elapsed() });
-            }
-            let (mut call, mut deltas) = (MadeCall::new(call), inner.stream(request.clone()));
+            let (mut call, mut deltas) = (MadeCall::new(call, request.is_repeat), inner.stream(request.clone()));
             let error = loop {
                 match deltas.next().await {
                     Some(Ok(delta)) => {
@@ -181,9 +179,6 @@ fn attempts(
                         }
                         call.hear(&delta);
                         let last = matches!(delta, Delta::Finished(_));
-                        if last && request.is_repeat {
-                            health.give_retry_back();
-                        }
                         yield Ok(delta);
                         if last {
                             return;
@@ -209,16 +204,35 @@ fn attempts(
     }
 }
 
+/// Waits until a model is asked again that was refused. Returns the last refusal if that takes too long.
+async fn wait_for(
+    health: &Arc<UpstreamHealth>,
+    model: &str,
+    end: Until,
+    mut refusal: Refusal,
+) -> Result<Call, Refusal> {
+    while let Some(delay) = end.wait(&refusal) {
+        sleep(delay).await;
+        match health.admit(model, true).await {
+            Ok(call) => return Ok(call),
+            Err(newer) => refusal = newer,
+        }
+    }
+    Err(refusal)
+}
+
 /// A call that is made, and what was heard of it.
 struct MadeCall {
     call: Call,
+    /// Whether it took a retry, as it repeats one that had cost something.
+    is_repeat: bool,
     /// Whether its answer began.
     has_begun: bool,
 }
 
 impl MadeCall {
-    fn new(call: Call) -> Self {
-        Self { call, has_begun: false }
+    fn new(call: Call, is_repeat: bool) -> Self {
+        Self { call, is_repeat, has_begun: false }
     }
 
     fn hear(&mut self, delta: &Delta) {
@@ -228,7 +242,7 @@ impl MadeCall {
             Delta::Text(_) | Delta::Refusal(_) | Delta::Thinking(_) | Delta::CallArguments { .. } => {
                 self.call.note_word();
             }
-            Delta::Finished(_) => self.call.note_end(),
+            Delta::Finished(_) => self.call.note_end(self.is_repeat),
         }
         self.has_begun = true;
     }

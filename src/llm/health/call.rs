@@ -76,8 +76,11 @@ impl Call {
         }
     }
 
-    /// The answer is whole.
-    pub fn note_end(&mut self) {
+    /// The answer is whole. One to a call that took a retry gives it back.
+    pub fn note_end(&mut self, took_retry: bool) {
+        if took_retry {
+            self.upstream.give_retry_back();
+        }
         self.hear(Heard::End);
         self.open = None;
     }

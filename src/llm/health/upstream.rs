@@ -85,7 +85,7 @@ impl UpstreamHealth {
     }
 
     /// A retry was answered: another call may take it.
-    pub fn give_retry_back(&self) {
+    pub(super) fn give_retry_back(&self) {
         self.retries.lock().give_back();
     }
 

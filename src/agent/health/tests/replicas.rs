@@ -31,7 +31,7 @@ async fn what_could_not_be_stored_is_not_undone_and_reaches_the_others_once_it_c
         // So is the news that it is well.
         let mut probe = one.upstream.admit("m", false).await.unwrap();
         one.store.follow(move |_| fate);
-        probe.note_end();
+        probe.note_end(false);
         pass(SECOND).await;
         assert_eq!(one.standing(), Standing::Closed, "{fate:?}");
         one.store.follow(|_| Fate::Happens);
@@ -184,7 +184,7 @@ async fn call(upstream: Arc<UpstreamHealth>, number: usize, phase: Phase, plan: 
     call.note_word();
     seen.answered.lock().get_or_insert(Instant::now());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    call.note_end();
+    call.note_end(false);
 }
 
 /// Lives through a plan. Returns the first promise that was broken.

@@ -174,6 +174,9 @@ fn what_a_person_must_mend_is_asked_for_where_there_is_no_other_model() {
     let Admission::Pass(mut ticket) = breaker.admit(1, true) else { panic!("nothing else can be asked") };
     assert_eq!(breaker.hear(1, &mut ticket, denied), None);
     let Admission::Pass(mut ticket) = breaker.admit(2, true) else { panic!("nothing else can be asked") };
+    // What others know is read again meanwhile, by a clock that is not quite the same.
+    let opening = breaker.opening().map(|opening| Opening { until_ms: opening.until_ms + 1, ..opening }).unwrap();
+    breaker.learn(2, Some(Known { opening, probed_until_ms: None }));
     assert_eq!(breaker.hear(2, &mut ticket, Heard::Word), Some(Change::Closed));
     assert!(matches!(opened().admit(1, true), Admission::Refuse(_)), "one that is down is left alone");
     // While a call probes, another one that is lenient neither takes its place nor ends it.
