@@ -115,6 +115,7 @@ mod tests {
     use super::*;
     use crate::types::Micros;
     use crate::types::event::{DiscardReason, Reservation, Turn};
+    use crate::types::hedge::KeptCall;
     use crate::types::price::StepModel;
 
     #[test]
@@ -175,5 +176,39 @@ mod tests {
         assert_eq!(charges, [used, doubted, Charge::Everything, Charge::Nothing]);
         assert_eq!(charge(&log[..2], 1), Charge::Everything);
         assert_eq!(charge(&log[..3], 1), used);
+    }
+
+    /// A call that was dropped is charged with its step, at the price of its own model.
+    #[test]
+    fn the_charge_of_a_step_with_two_calls_is_that_of_both_once_it_has_ended() {
+        let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() };
+        let at = |usd| Arc::new(StepModel { price: Price::from_usd(usd, usd, usd), ..StepModel::default() });
+        let doubt = Used { tokens: 7, cost: Micros(3) };
+        for (kept, to, dropped, cost) in
+            [(KeptCall::Second, Some(at(2.0)), at(1.0), 110 + 220), (KeptCall::First, None, at(2.0), 220 + 110)]
+        {
+            let reserved = Reservation::default();
+            let ended = HedgeEnded { step: 1, kept, to, dropped, usage, unconfirmed: doubt, failed: None };
+            let log = [
+                Event::StepStarted { step: 1, reserved, model: Some(at(1.0)), closing: None },
+                Event::HedgeEnded(Box::new(ended)),
+                Event::TurnFinished { step: 1, turn: Box::new(Turn { usage, ..Turn::default() }) },
+                Event::StepStarted { step: 2, reserved, model: None, closing: None },
+                Event::TurnFinished { step: 2, turn: Box::new(Turn { usage, ..Turn::default() }) },
+            ];
+            let mut charges = Charges::default();
+            let mut charge = |event, step| {
+                charges.apply(&Record { seq: 1, at_ms: 1, event });
+                charges.of(step)
+            };
+            let [began, ended, finished, next, last] = log;
+            charge(began, 1);
+            assert_eq!(charge(ended, 1), Charge::Everything, "the call that was kept is under way");
+            let both = Used { tokens: 220, cost: Micros(cost) } + doubt;
+            assert_eq!(charge(finished, 1), Charge::Used(both), "{kept:?}");
+            charge(next, 2);
+            let kept_price = if kept == KeptCall::Second { 2 } else { 1 };
+            assert_eq!(charge(last, 2), Charge::Used(Used { tokens: 110, cost: Micros(110 * kept_price) }), "{kept:?}");
+        }
     }
 }
