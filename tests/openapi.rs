@@ -49,7 +49,7 @@ async fn operations_of_a_document_are_tools_of_runs() {
     let server = TestServer::start(&format!("{}{}", upstream.config(), config(&api))).await;
     let ask = json!({"model": "test", "messages": [{"role": "user", "content": "Go."}]});
     let answer = server.post("/v1/agent/completions", &ask).await.ok();
-    assert_eq!(answer["output_text"], "Done.", "{answer}");
+    assert_eq!(answer["choices"][0]["message"]["content"], "Done.", "{answer}");
     let calls = api.calls();
     let heard: Vec<_> = calls.iter().map(|call| format!("{} {}", call.method, call.target)).collect();
     assert_eq!(heard, ["GET /openapi.yaml", "GET /v2/orders/7?fields=a&fields=b", "POST /v2/orders/7"]);

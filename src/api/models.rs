@@ -40,7 +40,7 @@ pub struct ToolObject {
     /// JSON schema of its arguments.
     #[schema(value_type = BTreeMap<String, Value>)]
     parameters: Box<RawValue>,
-    /// `builtin` or `http`.
+    /// `builtin`, `http` or `openapi`.
     source: &'static str,
     /// `read`, `idempotent` or `write`.
     #[schema(value_type = EffectText, example = "read")]

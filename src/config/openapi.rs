@@ -16,6 +16,7 @@ use super::query::read_query;
 use super::reader::Section;
 use super::secret::Secret;
 use super::value::{FromToml, Misread, text};
+use super::values::Recorded;
 use crate::types::Effect;
 use crate::types::pattern::matches;
 
@@ -63,6 +64,24 @@ impl EffectPatterns {
         Self { write, idempotent, read }
     }
 
+    fn read(section: &mut Section<'_>) -> Self {
+        let mut read = |name, help| section.key(name, help, Vec::new());
+        let write = read(
+            "write",
+            "Operations that a repeated call may do all again, so they are never repeated: of others those with `POST` and `PATCH`.",
+        );
+        let idempotent = read(
+            "idempotent",
+            "Operations of which a repeated call changes nothing more: of others those with `PUT` and `DELETE`.",
+        );
+        let read = read(
+            "read",
+            "Operations that change nothing: of others those with `GET` and `HEAD`. Of several patterns that name an operation, \
+             that of `write` counts first, then that of `idempotent`.",
+        );
+        Self { write, idempotent, read }
+    }
+
     /// What is said of a name. Of several patterns the one that asks for most care counts.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<Effect> {
@@ -74,19 +93,13 @@ impl EffectPatterns {
 
 impl OpenApiConfig {
     pub(super) fn read(name: &str, section: &mut Section<'_>) -> Option<Self> {
-        const MOST: usize = 40;
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        if !(1..=MOST).contains(&name.len()) || !name.bytes().all(allowed) || name.contains("__") {
-            section.refuse_here(
-                "the name has 1 to 40 characters of A-Z a-z 0-9 _ -, and no __, as tools are NAME__OPERATION",
-            );
-        }
-        let document: Option<String> = section.required(
+        refuse_name(name, section);
+        let document: Option<Document> = section.required(
             "document",
-            "File or `https://` URL of an OpenAPI document (3.0, 3.1 or 3.2, JSON or YAML). Each of its operations becomes a tool \
-             `NAME__OPERATION`. A file is read at the start and on SIGHUP, a URL asked then.",
+            "File or URL of an OpenAPI document (3.0, 3.1 or 3.2, JSON or YAML), of which each operation becomes a tool \
+             `NAME__OPERATION`.",
         );
-        let (url, document) = document.map(|document| read_document(&document, section)).unwrap_or_default();
+        let (url, document) = document.map(|Document(document)| read_document(&document, section)).unwrap_or_default();
         let is_known = url.is_some() || document.is_some();
         let base_url: Option<BaseUrl> = section.optional(
             "base_url",
@@ -99,26 +112,7 @@ impl OpenApiConfig {
             Vec::new(),
         );
         let exclude = section.key("exclude", "Operations that become none.", Vec::new());
-        let effects = section.section("effect", |effect| {
-            let mut read = |name, help| effect.key(name, help, Vec::new());
-            EffectPatterns {
-                write: read(
-                    "write",
-                    "Operations that a repeated call may do all again, so they are never repeated: of others \
-                     those with `POST` and `PATCH`.",
-                ),
-                idempotent: read(
-                    "idempotent",
-                    "Operations of which a repeated call changes nothing more: of others those with \
-                     `PUT` and `DELETE`.",
-                ),
-                read: read(
-                    "read",
-                    "Operations that change nothing: of others those with `GET` and `HEAD`. Of several patterns that \
-                     name an operation, that of `write` counts first, then that of `idempotent`.",
-                ),
-            }
-        });
+        let effects = section.section("effect", EffectPatterns::read);
         let headers = read_headers(section, &[]).into_iter().map(|(name, value)| (name, value.whole)).collect();
         let query = read_query(section).into_iter().map(|(name, value)| (name, value.whole)).collect();
         let send_identity = section.key(
@@ -146,6 +140,16 @@ impl OpenApiConfig {
             timeout,
             max_response,
         })
+    }
+}
+
+/// Reports a name that tools cannot begin with.
+fn refuse_name(name: &str, section: &Section<'_>) {
+    const MOST: usize = 40;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !(1..=MOST).contains(&name.len()) || !name.bytes().all(allowed) || name.contains("__") {
+        section
+            .refuse_here("the name has 1 to 40 characters of A-Z a-z 0-9 _ -, and no __, as tools are NAME__OPERATION");
     }
 }
 
@@ -177,6 +181,28 @@ impl fmt::Debug for OpenApiConfig {
         // Not the query, which may hold a key, nor the document, which is long.
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("OpenApiConfig").field("name", &self.name).field("headers", &headers).finish_non_exhaustive()
+    }
+}
+
+/// The name of a file, or a URL.
+struct Document(String);
+
+impl FromToml for Document {
+    fn form() -> String {
+        "file or URL".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        text(value, "a file or a URL").map(|document| Self(document.to_owned()))
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+
+    /// The query of a URL may hold a key.
+    fn recorded(&self) -> Recorded {
+        if self.0.contains('?') { Recorded::hidden(&self.0) } else { Recorded::shown(self.show()) }
     }
 }
 

@@ -6,6 +6,7 @@ mod egress;
 mod fallbacks;
 mod mcp;
 mod mistakes;
+mod openapi;
 mod pools;
 mod presets;
 mod traces;

@@ -27,6 +27,14 @@ fn check_inline(image: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::guard::corpus::INSIDE;
+
+    #[test]
+    fn no_spelling_of_a_private_address_passes() {
+        for url in INSIDE.map(|url| url.replace("PORT", "8080")) {
+            assert!(check_image_url(&url).is_err(), "{url}");
+        }
+    }
 
     #[test]
     fn only_public_web_addresses_and_inline_images_pass() {

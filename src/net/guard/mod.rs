@@ -34,6 +34,9 @@ use self::lookup::Lookup;
 pub use self::policy::Policy;
 pub use self::refusal::Refusal;
 
+/// Longest name of a host: name servers know no longer one.
+const MAX_HOST: usize = 253;
+
 /// Longest URL: most servers refuse a longer request line.
 const MAX_URL: usize = 16 << 10;
 
@@ -68,7 +71,8 @@ impl Guard {
 
     /// Decides all that takes no name server.
     pub fn check(&self, url: &Url) -> Result<(), Refusal> {
-        if url.as_str().len() > MAX_URL {
+        // A name that is too long is none, and would fill the sentence that refuses it.
+        if url.as_str().len() > MAX_URL || url.host_str().is_some_and(|host| host.len() > MAX_HOST) {
             return Err(Refusal::TooLong);
         }
         self.policy.check(url)

@@ -22,6 +22,7 @@ fn urls_that_lead_inside_are_refused_in_every_spelling() {
     for url in REFUSED.map(|url| url.replace("PORT", "80")) {
         guard.parse(&url).unwrap_err();
     }
+    assert_eq!(guard.parse(&format!("http://{}test/", "a.".repeat(200))), Err(Refusal::TooLong));
     assert_eq!(guard.parse(&format!("http://a.test/{}", "x".repeat(MAX_URL))), Err(Refusal::TooLong));
 }
 

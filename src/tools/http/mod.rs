@@ -25,14 +25,10 @@ use serde_json::{Map, Value};
 use crate::config::{HttpToolConfig, Identity};
 use crate::net::client::{CannotConnect, HttpClient, Reach};
 use crate::tools::http::declared::Declared;
+pub use crate::tools::http::service::HttpToolError;
 use crate::tools::http::service::Service;
 use crate::tools::http::template::{Arguments, Template};
 use crate::tools::{CallContext, Source, Told, Tool, ToolAnswer, ToolError, ToolSpec};
-
-/// Why a tool cannot be set up, in one sentence without secrets.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HttpToolError(pub String);
 
 /// Most time for opening a connection: that a service cannot be reached is known before a call's time is up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,6 @@ use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use ::http::{Request, StatusCode};
 use bytes::Bytes;
 
-use super::HttpToolError;
 use super::answer::{self, Answer, Unreadable};
 use super::identity;
 use crate::config::{Secret, SentIdentity};
@@ -16,6 +15,11 @@ use crate::net::correlation::Correlation;
 use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::conversation::Part;
 use crate::types::{TraceContext, TraceParent};
+
+/// Why a tool cannot be set up, in one sentence without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HttpToolError(pub String);
 
 /// A service, and how it is asked.
 #[derive(Clone)]
