@@ -6,6 +6,7 @@ mod answers;
 mod anthropic;
 mod bad_inputs;
 mod breakers;
+mod builtin_tools;
 mod charges;
 mod command_line;
 mod conflicts;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::builtin_tool::DECLARED_TOOLS;
 use super::fallbacks::{self, find_upstream};
 use super::mistake::suggestion;
 use super::quantity::seconds;
@@ -18,8 +19,11 @@ use crate::types::run::OnLimit;
 /// The agent that a request runs as if it names a model, and that other agents inherit from.
 pub const DEFAULT_AGENT: &str = "default";
 
-/// The tools that come with the server.
-pub const BUILTIN_TOOLS: [&str; 2] = ["calculator", "current_time"];
+/// The tools that come with the server, and need no settings.
+pub const BUILTIN_TOOLS: [&str; 3] = ["calculator", "current_time", "json_query"];
+
+/// Those that a model is offered if nothing else is said.
+const OFFERED_TOOLS: [&str; 2] = ["calculator", "current_time"];
 
 /// The most model calls that any run may be given.
 pub const MAX_ITERATIONS_CEILING: u32 = 200;
@@ -100,7 +104,7 @@ impl AgentConfig {
         let tools = section.key(
             "tools",
             "Server-side tools that the model is offered; `*` matches any characters.",
-            parent.map_or_else(|| BUILTIN_TOOLS.map(ToolPattern::new).into(), Self::tool_patterns),
+            parent.map_or_else(|| OFFERED_TOOLS.map(ToolPattern::new).into(), Self::tool_patterns),
         );
         if section.is_written("tools") {
             refuse_unknown_tools(section, &tools, known_tools);
@@ -175,6 +179,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     let servers = known.servers.iter().map(|server| format!("{server}__*"));
     let known: Vec<String> = known.names.iter().cloned().chain(servers).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    if DECLARED_TOOLS.contains(&pattern) {
+        return section.refuse("tools", format!("declare [tools.{pattern}] to have the tool `{pattern}`"));
+    }
     let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
     section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));
 }

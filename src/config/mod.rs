@@ -5,6 +5,7 @@
 //! opens no connections; it reads the file itself, and files and variables that hold secrets.
 
 mod agent;
+mod builtin_tool;
 mod caller;
 mod declaration;
 mod difference;
@@ -47,6 +48,7 @@ mod values;
 mod tests;
 
 pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
+pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use identity::{Identity, SentIdentity};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
+use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::egress;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub mcp: Vec<McpServerConfig>,
     /// Documents whose operations are tools, in the order of the file.
     pub openapi: Vec<OpenApiConfig>,
+    /// Built-in tools that are declared.
+    pub builtin_tools: BuiltinTools,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
     /// The file that was read, if there was one.
@@ -182,8 +185,8 @@ impl Settings {
             agents.insert(name.to_owned(), agent);
             Some(())
         });
-        let tools = root.named("tools", None, HttpToolConfig::read);
         let openapi = root.named("openapi", None, OpenApiConfig::read);
+        let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
         let mut keys: Vec<KeyConfig> = Vec::new();
         root.named("keys", None, |name, section| {
             let key = KeyConfig::read(name, section, &agents, &keys)?;
@@ -204,6 +207,7 @@ impl Settings {
             tools,
             mcp,
             openapi,
+            builtin_tools,
             keys,
             file,
             values,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::config::{OpenApiConfig, Settings};
 use crate::net::client::{CannotConnect, HttpClient};
+use crate::net::fetch::Fetcher;
+use crate::net::guard::{Guard, Policy};
 use crate::tools::http::openapi::{self, OpenApiTools};
-use crate::tools::http::{self, HttpTool};
+use crate::tools::http::{self, HttpTool, web};
 use crate::tools::{Registry, RegistryError, Tool, builtin};
 
 /// Most operations of a document of which the log says why they are no tools.
@@ -18,6 +20,8 @@ const MOST_TOLD: usize = 20;
 #[derive(Debug, Default)]
 pub struct ToolClients {
     http: Option<HttpClient>,
+    /// With the policy that it holds to.
+    fetcher: Option<(Policy, Fetcher)>,
 }
 
 impl ToolClients {
@@ -26,6 +30,16 @@ impl ToolClients {
             return Ok(client.clone());
         }
         Ok(self.http.insert(http::client()?).clone())
+    }
+
+    /// What asks URLs that a model names.
+    fn fetcher(&mut self, policy: &Policy) -> Result<Fetcher, CannotConnect> {
+        if let Some((_, fetcher)) = self.fetcher.as_ref().filter(|(of, _)| of == policy) {
+            return Ok(fetcher.clone());
+        }
+        let fetcher = Fetcher::new(Guard::new(policy.clone()))?;
+        self.fetcher = Some((policy.clone(), fetcher.clone()));
+        Ok(fetcher)
     }
 }
 
@@ -66,6 +80,9 @@ pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
     for config in &settings.openapi {
         made.extend(of_document(config, clients));
     }
+    let builtin =
+        web::declared(&settings.builtin_tools, || clients.fetcher(&settings.egress).map_err(|error| error.to_string()));
+    made.extend(builtin.into_iter().map(|(name, tool)| Made { name: name.to_owned(), tool }));
     made
 }
 

@@ -31,7 +31,7 @@ async fn tools_are_listed_with_their_effects_agents_and_definitions() {
     look  http  read    a b     d8fe0deab167  Looks\u{fffd}[2J closely.
     ");
     let ran = list(&[]).await;
-    assert_eq!(text(&ran.stdout).lines().count(), 4, "{}", text(&ran.stdout));
+    assert_eq!(text(&ran.stdout).lines().count(), 5, "{}", text(&ran.stdout));
     let ran = list(&["--agent", "b", "--json"]).await;
     let all: Value = serde_json::from_slice(&ran.stdout).expect("it is JSON");
     let names: Vec<_> = all["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]).collect();

@@ -7,7 +7,7 @@ use crate::tools::{Source, ToolError, ToolSpec};
 use crate::types::Effect;
 
 /// The specification of a tool that changes nothing.
-pub(super) fn spec(name: &str, description: &str, parameters: &'static str) -> ToolSpec {
+pub(in crate::tools) fn spec(name: &str, description: &str, parameters: &'static str) -> ToolSpec {
     ToolSpec {
         name: name.into(),
         description: description.into(),
@@ -19,7 +19,7 @@ pub(super) fn spec(name: &str, description: &str, parameters: &'static str) -> T
 }
 
 /// What a tool was called with.
-pub(super) fn decode<'a, T: Deserialize<'a>>(arguments: &'a RawValue) -> Result<T, ToolError> {
+pub(in crate::tools) fn decode<'a, T: Deserialize<'a>>(arguments: &'a RawValue) -> Result<T, ToolError> {
     serde_json::from_str(arguments.get())
         .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))
 }

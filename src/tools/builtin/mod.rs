@@ -1,8 +1,9 @@
-//! Tools that come with Loopgate. They need no network and change nothing.
+//! Tools that come with Loopgate and only compute. Those that reach beyond the server are in `tools::http::web`.
 
 pub mod calculator;
 pub mod current_time;
-mod define;
+pub(in crate::tools) mod define;
+pub mod json_query;
 
 use std::sync::Arc;
 
@@ -11,7 +12,11 @@ use crate::tools::Tool;
 /// One of each.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(calculator::Calculator::new()), Arc::new(current_time::CurrentTime::new())]
+    vec![
+        Arc::new(calculator::Calculator::new()),
+        Arc::new(current_time::CurrentTime::new()),
+        Arc::new(json_query::JsonQuery::new()),
+    ]
 }
 
 #[cfg(test)]

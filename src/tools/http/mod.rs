@@ -11,6 +11,7 @@ pub mod openapi;
 mod service;
 mod streamed;
 mod template;
+pub mod web;
 
 use std::fmt;
 use std::time::Duration;
