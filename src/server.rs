@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use self::build::BuildError;
+pub use self::build::{BuildError, Embedded};
 pub use self::reload::Reloader;
 
 use self::build::Clients;
@@ -83,10 +83,15 @@ pub struct Server {
 impl Server {
     /// Opens the store and puts the parts together. The settings can be replaced through the [`Reloader`].
     pub async fn build(settings: Settings) -> Result<(Self, Reloader), BuildError> {
+        Self::build_with(settings, Embedded::default()).await
+    }
+
+    /// The same for a program that has tools and models of its own, which its settings name.
+    pub async fn build_with(settings: Settings, embedded: Embedded) -> Result<(Self, Reloader), BuildError> {
         let store = store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(BuildError::new)?;
         let metrics =
             if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
-        let mut clients = Clients::new(metrics.clone());
+        let mut clients = Clients::new(metrics.clone(), embedded);
         let mut settings = settings;
         tools::fetch_documents(&mut settings).await.map_err(BuildError::new)?;
         let generation = build::generation(&settings, &mut clients, None)?;

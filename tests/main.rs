@@ -21,6 +21,7 @@ mod hedging;
 mod idempotency;
 mod in_one_piece;
 mod kinds;
+mod library;
 mod logs;
 mod mcp;
 mod memory;

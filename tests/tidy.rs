@@ -11,10 +11,11 @@ use self::modules::{Modules, Use};
 
 /// The parts of the house and their floors. Imports go down: a part may use those below it, and itself,
 /// but not its neighbours on the same floor.
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 15] = [
     ("lib", 8),
     ("main", 8),
     ("cli", 7),
+    ("library", 7),
     ("server", 6),
     ("api", 5),
     ("agent", 4),

@@ -104,7 +104,7 @@ impl AgentConfig {
         let tools = section.key(
             "tools",
             "Server-side tools that the model is offered; `*` matches any characters.",
-            parent.map_or_else(|| OFFERED_TOOLS.map(ToolPattern::new).into(), Self::tool_patterns),
+            parent.map_or_else(|| offered(&known_tools.embedded), Self::tool_patterns),
         );
         if section.is_written("tools") {
             refuse_unknown_tools(section, &tools, known_tools);
@@ -142,6 +142,12 @@ fn read_hedge_after(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> 
     section.or_inherited("hedge_after", own, parent.and_then(|parent| parent.hedge_after))
 }
 
+/// What a model is offered if nothing else is said: also the tools of the program that the server is part of.
+fn offered(embedded: &[String]) -> Vec<ToolPattern> {
+    let embedded = embedded.iter().map(String::as_str);
+    OFFERED_TOOLS.into_iter().chain(embedded).map(ToolPattern::new).collect()
+}
+
 fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {
     section.key(
         "trace_content",
@@ -156,6 +162,8 @@ pub(super) struct KnownTools {
     pub(super) names: Vec<String>,
     /// The names of servers whose tools are not known yet: they are named `SERVER__TOOL`.
     pub(super) servers: Vec<String>,
+    /// Those of the tools that are part of the program that the server is part of.
+    pub(super) embedded: Vec<String>,
 }
 
 impl KnownTools {

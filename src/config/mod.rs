@@ -57,7 +57,7 @@ pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use model::{ModelConfig, Models};
 pub use openapi::{EffectPatterns, OpenApiConfig};
-pub use options::{LogFormat, Options};
+pub use options::{EmbeddedNames, LogFormat, Options};
 pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
 pub use quota::{Allotment, Period, QuotaConfig};

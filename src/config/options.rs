@@ -37,6 +37,21 @@ pub struct Options {
     /// Allow an address that other machines can reach although no keys are configured
     #[arg(long)]
     pub insecure_no_auth: bool,
+
+    /// What a program has that the server is part of
+    #[arg(skip)]
+    pub embedded: EmbeddedNames,
+}
+
+/// What a program names that has the server as a library; nothing in the binary.
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedNames {
+    /// Text in the place of the configuration file.
+    pub config: Option<String>,
+    /// Its tools.
+    pub tools: Vec<String>,
+    /// Its upstreams, each with its models.
+    pub upstreams: Vec<(String, Vec<String>)>,
 }
 
 const DEFAULT_LOG: &str = "info";
@@ -50,6 +65,7 @@ impl Default for Options {
             log: DEFAULT_LOG.to_owned(),
             log_format: None,
             insecure_no_auth: false,
+            embedded: EmbeddedNames::default(),
         }
     }
 }

@@ -127,6 +127,9 @@ impl Settings {
     }
 
     pub(super) fn load_from(directory: &Path, options: &Options, env: Env<'_>) -> Result<Self, ConfigErrors> {
+        if let Some(text) = &options.embedded.config {
+            return Self::parse("configuration", text, options, env);
+        }
         let path = options.config.clone().unwrap_or_else(|| directory.join(DEFAULT_FILE));
         let name = path.display().to_string();
         let (text, file) = match std::fs::read_to_string(&path) {
@@ -163,23 +166,11 @@ impl Settings {
         let metrics = root.section("metrics", |section| MetricsConfig::read(section, options, has_keys));
         let traces = root.section("traces", TracesConfig::read);
         let egress = root.section("egress", egress::read);
-        let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
-        let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
-        if let Some(preset) = preset {
-            if upstreams.is_empty() && preset.has_address() {
-                upstreams.push(Upstream::of_preset(preset, root));
-            } else {
-                let name = preset.name;
-                root.refuse("upstream", format!("declare [upstreams.{name}] with preset = {name:?} in place of this"));
-            }
-        }
-        if upstreams.is_empty() {
-            (upstreams, upstream_origin) = upstream::without_declaration(root);
-        }
+        let (upstreams, upstream_origin) = read_upstreams(root, preset, options);
         let models = Models::read(root, &upstreams);
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
-        let known_tools = known_tools(root, &mcp);
+        let known_tools = known_tools(root, &mcp, options);
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
             let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
             agents.insert(name.to_owned(), agent);
@@ -215,11 +206,37 @@ impl Settings {
     }
 }
 
+/// The upstreams, and where they were found.
+fn read_upstreams(
+    root: &mut Section<'_>,
+    preset: Option<&'static Preset>,
+    options: &Options,
+) -> (Vec<Upstream>, UpstreamOrigin) {
+    let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
+    let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
+    if let Some(preset) = preset {
+        if upstreams.is_empty() && preset.has_address() {
+            upstreams.push(Upstream::of_preset(preset, root));
+        } else {
+            let name = preset.name;
+            root.refuse("upstream", format!("declare [upstreams.{name}] with preset = {name:?} in place of this"));
+        }
+    }
+    upstreams.extend(options.embedded.upstreams.iter().map(Upstream::embedded));
+    if upstreams.is_empty() {
+        (upstreams, upstream_origin) = upstream::without_declaration(root);
+    }
+    (upstreams, upstream_origin)
+}
+
 /// What agents may name as tools.
-fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig]) -> KnownTools {
+fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -> KnownTools {
+    let embedded = options.embedded.tools.clone();
+    let names = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools"));
     KnownTools {
-        names: BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).collect(),
+        names: names.chain(embedded.iter().cloned()).collect(),
         servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")]
             .concat(),
+        embedded,
     }
 }

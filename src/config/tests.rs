@@ -39,7 +39,11 @@ fn mistakes(text: &str) -> String {
 fn openai(settings: &Settings) -> &OpenAiUpstream {
     match &settings.upstreams[0].kind {
         UpstreamKind::OpenAi(openai) => openai,
-        UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) | UpstreamKind::Gemini(_) | UpstreamKind::Demo => {
+        UpstreamKind::Responses(_)
+        | UpstreamKind::Anthropic(_)
+        | UpstreamKind::Gemini(_)
+        | UpstreamKind::Demo
+        | UpstreamKind::Embedded(_) => {
             panic!("expected an upstream of kind openai")
         }
     }

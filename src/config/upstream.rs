@@ -55,6 +55,8 @@ pub enum UpstreamKind {
     Gemini(GeminiUpstream),
     /// The built-in model that needs no network.
     Demo,
+    /// Models of the program that the server is part of.
+    Embedded(Vec<String>),
 }
 
 impl UpstreamKind {
@@ -66,7 +68,7 @@ impl UpstreamKind {
             Self::Responses(responses) => Some(&responses.http),
             Self::Anthropic(anthropic) => Some(&anthropic.http),
             Self::Gemini(gemini) => Some(&gemini.http),
-            Self::Demo => None,
+            Self::Demo | Self::Embedded(_) => None,
         }
     }
 
@@ -76,7 +78,7 @@ impl UpstreamKind {
             Self::Responses(responses) => Some(&mut responses.http),
             Self::Anthropic(anthropic) => Some(&mut anthropic.http),
             Self::Gemini(gemini) => Some(&mut gemini.http),
-            Self::Demo => None,
+            Self::Demo | Self::Embedded(_) => None,
         }
     }
 
@@ -88,12 +90,17 @@ impl UpstreamKind {
             Self::Responses(responses) => responses.provider,
             Self::Anthropic(_) => Some("anthropic"),
             Self::Gemini(_) => Some("gcp.gemini"),
-            Self::Demo => None,
+            Self::Demo | Self::Embedded(_) => None,
         }
     }
 }
 
 impl Upstream {
+    /// One that is part of the program.
+    pub(super) fn embedded((name, models): &(String, Vec<String>)) -> Self {
+        Self::of_kind(name.clone(), UpstreamKind::Embedded(models.clone()))
+    }
+
     /// An upstream of which nothing else is declared.
     fn of_kind(name: String, kind: UpstreamKind) -> Self {
         Self { name, kind, breaker: BreakerConfig::default(), needed: false }
@@ -171,6 +178,7 @@ impl Upstream {
     pub fn declared_models(&self) -> Option<usize> {
         match self.kind {
             UpstreamKind::Demo => Some(1),
+            UpstreamKind::Embedded(ref models) => Some(models.len()),
             UpstreamKind::OpenAi(_)
             | UpstreamKind::Responses(_)
             | UpstreamKind::Anthropic(_)
@@ -179,6 +187,9 @@ impl Upstream {
     }
 
     fn models(&self) -> Option<&[String]> {
+        if let UpstreamKind::Embedded(models) = &self.kind {
+            return Some(models);
+        }
         self.kind.http()?.models.as_deref()
     }
 }

@@ -18,6 +18,7 @@ pub fn connect<E: From<UpstreamError>>(
 ) -> Result<Arc<dyn Model>, E> {
     let name = &upstream.name;
     Ok(match &upstream.kind {
+        UpstreamKind::Embedded(_) => return Err(UpstreamError::Absent.into()),
         UpstreamKind::Demo => Arc::new(DemoModel::default()),
         UpstreamKind::OpenAi(openai) => Arc::new(OpenAiModel::new(name, openai, access()?)?),
         UpstreamKind::Responses(responses) => Arc::new(ResponsesModel::new(name, responses, access()?)?),

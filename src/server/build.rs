@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
-use crate::config::{self, HttpUpstream, Settings};
+use crate::config::{self, BreakerConfig, HttpUpstream, Settings, UpstreamKind};
+use crate::llm::Model;
 use crate::llm::connect::connect;
 use crate::llm::health::{Health, UpstreamHealth};
 use crate::llm::http::reach;
@@ -19,6 +20,7 @@ use crate::server::mcp::KeptServers;
 use crate::server::tools::{self, ToolClients};
 use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
+use crate::tools::Tool;
 
 /// Why a server, or a generation of its configuration, could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +47,24 @@ pub(super) struct Clients {
     tools: ToolClients,
     pub(super) kept: KeptUpstreams,
     pub(super) servers: KeptServers,
+    /// Models of the program that the server is part of, by their upstreams.
+    models: HashMap<String, Arc<dyn Model>>,
+}
+
+/// What a program has of its own that the server is part of.
+#[derive(Debug, Default)]
+pub struct Embedded {
+    /// Tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Models, by their upstreams.
+    pub models: HashMap<String, Arc<dyn Model>>,
 }
 
 impl Clients {
     /// No clients yet; what upstreams do is counted so.
-    pub(super) fn new(metrics: Metrics) -> Self {
-        Self { kept: KeptUpstreams::new(metrics), ..Self::default() }
+    pub(super) fn new(metrics: Metrics, Embedded { tools, models }: Embedded) -> Self {
+        let tools = ToolClients::with(tools);
+        Self { kept: KeptUpstreams::new(metrics), tools, models, ..Self::default() }
     }
 
     /// What an upstream is reached with.
@@ -123,6 +137,15 @@ pub(super) fn generation(
 
 fn build_upstream(upstream: &config::Upstream, clients: &mut Clients, health: &Health) -> Result<Upstream, BuildError> {
     let (name, terms) = (upstream.name.clone(), prices::terms(upstream));
+    if let UpstreamKind::Embedded(names) = &upstream.kind
+        && let Some(model) = clients.models.get(&name)
+    {
+        // What fails inside the program fails for everyone at once, so the model is never left alone.
+        let breaker = BreakerConfig { enabled: false, ..upstream.breaker };
+        let health = health.of_upstream(&name, "", health::policy(&breaker));
+        let model = Retrying::new(model.clone(), RetryPolicy::default(), health);
+        return Ok(Upstream::new(name, Arc::new(model), Some(names.clone())).on(terms));
+    }
     let Some(http) = upstream.kind.http() else {
         let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
         return Ok(Upstream::new(name, model, Some(vec!["demo".to_owned()])).on(terms));

@@ -20,11 +20,18 @@ const MOST_TOLD: usize = 20;
 #[derive(Debug, Default)]
 pub struct ToolClients {
     http: Option<HttpClient>,
+    /// Tools of the program that the server is part of.
+    embedded: Vec<Arc<dyn Tool>>,
     /// With the policy that it holds to.
     fetcher: Option<(Policy, Fetcher)>,
 }
 
 impl ToolClients {
+    /// Those of a program that has these tools of its own.
+    pub(super) fn with(embedded: Vec<Arc<dyn Tool>>) -> Self {
+        Self { embedded, ..Self::default() }
+    }
+
     fn http(&mut self) -> Result<HttpClient, CannotConnect> {
         if let Some(client) = &self.http {
             return Ok(client.clone());
@@ -82,6 +89,7 @@ pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
     }
     let builtin =
         web::declared(&settings.builtin_tools, || clients.fetcher(&settings.egress).map_err(|error| error.to_string()));
+    made.extend(clients.embedded.iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool.clone()) }));
     made.extend(builtin.into_iter().map(|(name, tool)| Made { name: name.to_owned(), tool }));
     made
 }

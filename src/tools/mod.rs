@@ -69,6 +69,8 @@ pub enum Source {
     Mcp,
     /// An operation of an OpenAPI document that the configuration names.
     OpenApi,
+    /// Part of the program that the server is part of.
+    Embedded,
 }
 
 impl Source {
@@ -80,6 +82,7 @@ impl Source {
             Self::Http => "http",
             Self::Mcp => "mcp",
             Self::OpenApi => "openapi",
+            Self::Embedded => "embedded",
         }
     }
 }

@@ -42,6 +42,9 @@ pub enum UpstreamError {
     /// The address is longer than any server takes with the parameters of the query.
     #[error("the query is too long")]
     Query,
+    /// It is part of a program, and the program does not have it.
+    #[error("the program has no such model")]
+    Absent,
 }
 
 /// What an upstream is reached with.
