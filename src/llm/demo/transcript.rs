@@ -1,7 +1,7 @@
 //! The parts of a request's messages that the rules use.
 
 use crate::llm::openai::messages::parts;
-use crate::types::conversation::Part;
+use crate::types::conversation::{Part, ToolResult};
 use crate::types::{CallId, Conversation, Message, Role};
 
 /// How much of a user's message the rules look at, in bytes.
@@ -68,11 +68,19 @@ impl Transcript {
             Role::Tool => {
                 for result in parts.iter().filter_map(Part::as_result) {
                     if let Some(call) = self.calls.iter_mut().find(|call| call.id == result.call) {
-                        call.result = Some(text(&result.parts));
+                        call.result = Some(told(result));
                     }
                 }
             }
         }
+    }
+}
+
+/// What a tool answered: its text, or the JSON that stands for it.
+fn told(result: &ToolResult) -> String {
+    match &result.structured {
+        Some(json) if result.parts.is_empty() => json.get().to_owned(),
+        Some(_) | None => text(&result.parts),
     }
 }
 
