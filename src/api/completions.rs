@@ -135,7 +135,7 @@ async fn complete(
         started.follower = started.follower.with_memory(memory);
     }
     let (replayed, session) = (started.replayed, started.session.clone());
-    let mut response = respond(started, shape, identity).await.unwrap_or_else(IntoResponse::into_response);
+    let mut response = respond(started, shape, identity).await?;
     // Boxed, as most callers have no budgets.
     Box::pin(write_budgets_left(api, &caller, session.as_ref(), &mut response)).await;
     if replayed {
