@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log) -> Result<(), Failure> {
     let listen = settings.server.listen;
-    let (mut server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
+    let (mut server, reloader) = Box::pin(Server::build(settings)).await.map_err(Failure::new)?;
     let listener = bind(listen).map_err(|error| {
         let hint = "; choose another address with --listen";
         Failure::new(format_args!("cannot listen on {listen}: {error}{hint}"))
