@@ -19,6 +19,8 @@ mod model;
 mod policy;
 pub mod retry_budget;
 pub mod shared;
+#[cfg(test)]
+mod tests;
 mod upstream;
 mod window;
 

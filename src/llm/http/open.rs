@@ -117,7 +117,7 @@ async fn open_somewhere(upstream: Arc<Upstream>, call: Call, deadline: Instant) 
                 if !may_succeed || error.spent != Spent::Nothing {
                     return Err(error);
                 }
-                if tried.is_forbidden() && !upstream.take_retry() {
+                if pools.next_is_retry(&tried) && !upstream.take_retry() {
                     return Err(error);
                 }
                 last = Some(error);

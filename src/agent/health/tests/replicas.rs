@@ -113,6 +113,31 @@ async fn names_that_callers_invent_neither_fill_the_table_nor_hide_what_others_k
     assert_eq!(one.health.standings().len(), 1_000);
 }
 
+/// All of them are read, whatever else there is.
+#[tokio::test(start_paused = true)]
+async fn what_other_upstreams_lack_hides_nothing() {
+    let shared = Shared::new(false);
+    let (one, other) = (Member::join(&shared, "one"), Member::join(&shared, "other"));
+    for name in ["x", "y"] {
+        let upstream = one.health.of_upstream(name, "", POLICY);
+        for call in 0..900 * POLICY.failures {
+            let model = format!("model {}", call / POLICY.failures);
+            upstream.admit(&model, false).await.unwrap().note_failure(&down());
+        }
+        pass(SECOND / 5).await;
+    }
+    let models: Vec<_> = (0..20).map(|number| format!("m{number}")).collect();
+    for model in &models {
+        for _ in 0..POLICY.failures {
+            one.upstream.admit(model, false).await.unwrap().note_failure(&down());
+        }
+    }
+    pass(SECOND / 5).await;
+    for upstream in [&one.upstream, &other.upstream] {
+        assert!(models.iter().all(|model| upstream.refusal(model).is_some()));
+    }
+}
+
 /// How the model is for a while.
 #[derive(Debug, Clone, Copy)]
 enum Phase {

@@ -78,13 +78,6 @@ pub struct Tried {
     forbidden: Vec<usize>,
 }
 
-impl Tried {
-    /// Whether so many keys may not do what the call asks for that perhaps none may.
-    pub fn is_forbidden(&self) -> bool {
-        self.forbidden.len() > 1
-    }
-}
-
 /// Why there is nothing left to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
@@ -302,6 +295,11 @@ impl Pools {
         self.state.metrics.key(key + 1, fault.word());
         let (place, of, cause, seconds) = (key + 1, self.keys.len(), fault.word(), rest.as_secs_f64());
         tracing::warn!(upstream = self.upstream, key = place, of, seconds, cause, "a key is left out");
+    }
+
+    /// Whether another key is a retry: after two that may not do what the call asks for, perhaps none may.
+    pub fn next_is_retry(&self, tried: &Tried) -> bool {
+        tried.forbidden.len() > 1 && tried.keys.len() < self.keys.len()
     }
 
     /// How many keys there are.
