@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::redis::{durable, eventually};
-use crate::support::{Gate, Reply, TestServer, Upstream};
+use crate::support::{Answer, Gate, Reply, TestServer, Upstream};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 /// Runs of each scenario.
 const RUNS: usize = 1_000;
+/// Most calls that it takes to open the breaker of the first upstream, whose threshold is five failures: what began before goes on.
+const MOST_TO_OPEN: usize = 15;
 /// How long the breaker of the first upstream is open, each time.
 const COOLDOWN: Duration = Duration::from_secs(1);
 
@@ -53,12 +55,15 @@ async fn asked_while(reply: Reply) -> (usize, usize) {
         eventually("the servers to know", async || !breaker_is(server, "closed").await).await;
     }
     let (before, since) = (first.requests().len(), Instant::now());
+    assert!(before <= MOST_TO_OPEN, "{before} calls until it was left alone");
     let servers = &servers;
     let answers = futures_util::stream::iter(0..RUNS)
         .map(|run| async move { servers[run % 3].post(ENDPOINT, &ask()).await })
         .buffer_unordered(30);
-    let completed =
-        answers.filter(|answer| std::future::ready(answer.body["agent"]["status"] == "completed")).count().await;
+    let is_answered = |answer: &Answer| {
+        answer.body["agent"]["status"] == "completed" && answer.body["choices"][0]["message"]["content"] == "Hello"
+    };
+    let completed = answers.filter(|answer| std::future::ready(is_answered(answer))).count().await;
     assert!(completed * 100 >= RUNS * 99, "{completed} of {RUNS} complete");
     let cooldowns = since.elapsed().as_secs_f64() / COOLDOWN.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "there are few")]
@@ -74,6 +79,13 @@ async fn runs_complete_beside_an_upstream_that_is_dead() {
 #[tokio::test]
 async fn runs_complete_beside_an_upstream_that_is_slow() {
     let (asked, most) = asked_while(Reply::status(200).headless().stall()).await;
+    assert!(asked <= most, "{asked} times in {most} cooldowns");
+}
+
+#[tokio::test]
+async fn runs_complete_beside_an_upstream_that_lies_in_a_whole_answer() {
+    let error = json!({"error": {"message": "overloaded", "type": "server_error"}});
+    let (asked, most) = asked_while(Reply::json(200, &error)).await;
     assert!(asked <= most, "{asked} times in {most} cooldowns");
 }
 
