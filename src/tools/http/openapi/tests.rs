@@ -340,3 +340,29 @@ async fn a_large_document_becomes_tools_that_are_called_rightly() {
         assert!(call(&service, &registry, &format!("api__r{number}_create"), &arguments).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn a_document_that_cannot_be_had_is_told_without_its_address() {
+    let head = |rest: &str| format!("HTTP/1.1 {rest}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n");
+    for (head, body, what) in [
+        (head("200 OK"), b"{}", Ok("{}")),
+        (head("404 Not Found"), b"no", Err("the server answered HTTP 404 Not Found")),
+        (head("302 Found\r\nlocation: /elsewhere"), b"no", Err("the server answered HTTP 302 Found")),
+        (head("200 OK\r\ncontent-encoding: gzip"), b"\x1f\x8b", Err("it is compressed (\"gzip\")")),
+        (head("200 OK"), b"\xff\xff", Err("it is no text")),
+    ] {
+        let answer = Act::Answer([head.as_bytes(), body].concat());
+        let (address, _task) = serve_with(move |_| answer.clone()).await;
+        let fetched = fetch(&format!("http://{address}/a.json?key=s3cr3t").parse().unwrap()).await;
+        match what {
+            Ok(document) => assert_eq!(fetched.as_deref(), Ok(document)),
+            Err(what) => {
+                let told = fetched.unwrap_err();
+                assert!(told.contains(what) && !told.contains("s3cr3t"), "{told}");
+            }
+        }
+    }
+    let gone = crate::net::testing::nowhere().await;
+    let told = fetch(&format!("http://{gone}/?key=s3cr3t").parse().unwrap()).await.unwrap_err();
+    assert!(told.starts_with("its document cannot be fetched: ") && !told.contains("s3cr3t"), "{told}");
+}
