@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::server::loopgate;
 use crate::support::{Frame, Reply, TestServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
@@ -157,4 +158,31 @@ async fn no_secret_of_a_server_is_logged() {
     assert_eq!(call(&server, &upstream, "test__env", json!({"name": "TOKEN"})).await, "sk-hush");
     server.logged("started with ***").await;
     assert!(!server.output().contains("sk-hush"), "{}", server.output());
+}
+
+#[tokio::test]
+async fn the_commands_about_tools_start_servers_and_end_them() {
+    let upstream = Upstream::start([]).await;
+    let directory = tempfile::tempdir().expect("it can be made");
+    let file = directory.path().join("loopgate.toml");
+    let missing = "[mcp.missing]\ncommand = \"no-such-program\"\n";
+    std::fs::write(&file, format!("{}{missing}", config(&upstream, "", ""))).expect("it can be written");
+    let file = file.display().to_string();
+    let run = async |arguments: &[&str]| {
+        let mut command = loopgate(directory.path());
+        command.args(arguments).args(["--config", &file]).stdin(std::process::Stdio::null()).kill_on_drop(true);
+        let done = within("the command", command.output()).await.expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let (code, listed, complaints) = run(&["tools", "list", "test__*", "--json"]).await;
+    assert!(code == Some(0) && listed.contains("\"test__echo\"") && listed.contains("\"mcp\""), "{listed}{complaints}");
+    assert!(complaints.contains("The MCP server `missing` cannot be used: `no-such-program` cannot be started"));
+    let (code, pid, complaints) = run(&["tools", "call", "test__pid"]).await;
+    assert!(code == Some(0) && !is_running(pid.trim()), "{pid}{complaints}");
+    let (code, ..) = run(&["tools", "call", "test__die"]).await;
+    assert_eq!(code, Some(4), "whether it took effect is not known");
+    let (code, found, complaints) = run(&["tools", "check"]).await;
+    assert_eq!(code, Some(1), "{found}{complaints}");
+    assert!(found.contains("mcp.missing") && found.contains("mcp.test"), "{found}{complaints}");
 }

@@ -3,6 +3,7 @@
 
 mod collector;
 mod description;
+mod mcp;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -31,7 +31,7 @@ const FLOORS: [(&str, u8); 15] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 28] = [
+const ROOMS: [(&str, u8); 29] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -49,6 +49,7 @@ const ROOMS: [(&str, u8); 28] = [
     ("inbox", 2),
     ("usage", 3),
     ("health", 3),
+    ("definitions", 4),
     ("context", 2),
     ("own_tool", 1),
     ("catalog", 1),

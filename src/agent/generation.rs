@@ -9,14 +9,17 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::agent::catalog::Catalog;
-use crate::agent::context::offer::{CurrentOffers, Offer};
+use crate::agent::context::offer::Offer;
+use crate::agent::context::selection::{Patterns, Selection, Selections};
+use crate::agent::context::server_tools::ServerTools;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
-use crate::tools::Registry;
+use crate::tools::LiveTools;
 use crate::tools::mcp::McpServer;
+use crate::types::RunSpec;
 
 /// Everything that can be replaced while the process runs.
 #[derive(Debug, Default)]
@@ -24,11 +27,11 @@ pub struct Generation {
     /// Agents, upstreams and models.
     pub catalog: Catalog,
     /// The tools that agents can be given.
-    pub tools: Registry,
-    /// The servers that some of them are of, which run as long as a generation has them.
+    pub tools: Arc<LiveTools>,
+    /// The servers that some of them are of.
     pub servers: Vec<Arc<McpServer>>,
-    /// What of them was offered lately.
-    pub offers: CurrentOffers,
+    /// What of them was selected lately.
+    pub selections: Selections,
     /// The tools that runs answer themselves.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// What traces call the services of upstreams.
@@ -44,10 +47,38 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// The server's tools of these names, as they are configured in it.
-    pub(super) fn offer(&self, names: &[String]) -> Offer {
-        self.offers.get(&self.tools, names)
+    /// What these patterns select of its tools as they are now.
+    pub(super) fn select(&self, patterns: &Patterns<'_>) -> Arc<Selection> {
+        let own = self.own_tools.iter().map(|tool| tool.definition());
+        self.selections.get(patterns, &self.tools.current(), own)
     }
+
+    /// The tools that a run was accepted with, if they were needed lately or are configured as they were then.
+    pub(super) fn known_offer(&self, spec: &RunSpec) -> Option<Arc<ServerTools>> {
+        let first = first_of(spec);
+        if let Some(known) = self.selections.offered(&spec.offer, first) {
+            return Some(known);
+        }
+        let registry = self.tools.current();
+        let offer = Offer::current(&registry, &spec.tools);
+        (*offer.hash() == spec.offer).then(|| self.keep_offer(offer, first))
+    }
+
+    /// The tools of this offer, which a run was accepted with.
+    pub(super) fn accepted_offer(&self, spec: &RunSpec, offer: Offer) -> Arc<ServerTools> {
+        self.keep_offer(offer, first_of(spec))
+    }
+
+    fn keep_offer(&self, offer: Offer, first: usize) -> Arc<ServerTools> {
+        let servers = Arc::new(ServerTools::new(offer, first, &self.tools.current()));
+        self.selections.keep(&servers);
+        servers
+    }
+}
+
+/// How many of a run's tools are offered from the start because of their agent.
+fn first_of(spec: &RunSpec) -> usize {
+    spec.search.map_or(spec.tools.len(), |search| search.first as usize)
 }
 
 /// The current generation of a process.
@@ -65,6 +96,11 @@ impl Generations {
 
     pub(super) fn replace(&self, next: Generation) {
         self.0.send_replace(Arc::new(next));
+    }
+
+    /// Tells of every generation that takes the place of another.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Generation>> {
+        self.0.subscribe()
     }
 
     /// Keeps the lists of models fresh, for ever. Upstreams that are new are asked at once.

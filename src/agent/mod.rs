@@ -9,6 +9,7 @@
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
 //! - `health`: what replicas know of upstreams.
+//! - [`definitions`]: which definitions of tools count that sources offer.
 //! - [`ownership`], [`follow`], [`context`], [`inbox`], [`usage`], [`generation`]: which replica drives which run,
 //!   readers, model requests, commands to runs, what runs took, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
@@ -20,6 +21,7 @@ pub mod admission;
 pub mod catalog;
 pub mod context;
 pub mod control;
+pub mod definitions;
 pub mod drive;
 pub mod error;
 pub mod follow;
@@ -63,6 +65,7 @@ pub use request_memory::RequestMemory;
 pub use requester::Requester;
 
 use crate::agent::control::Control;
+use crate::agent::definitions::StoredDefinitions;
 use crate::agent::limits::Limits;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
@@ -120,6 +123,12 @@ impl Agent {
         &self.rooms.usage
     }
 
+    /// Which definitions of tools count is decided here.
+    #[must_use]
+    pub fn definitions(&self) -> &StoredDefinitions {
+        &self.rooms.definitions
+    }
+
     /// Callers' requests are counted here.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -140,6 +149,7 @@ impl Agent {
 
     /// Serves requests and runs that begin from now on by `next`. Those that have begun keep their generation.
     pub fn replace_generation(&self, next: Generation) {
+        self.rooms.definitions.prepare(&next);
         self.rooms.generations.replace(next);
     }
 }

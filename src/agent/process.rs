@@ -9,6 +9,7 @@ use crate::llm::health::ModelStanding;
 use crate::llm::health::breaker::Standing;
 use crate::store::Unavailable;
 use crate::telemetry::metrics::{BreakerState, Figures};
+use crate::tools::{RegisteredTool, ToolSource};
 
 /// How often a draining process looks whether its runs have ended.
 const IDLE_POLL: Duration = Duration::from_millis(20);
@@ -23,6 +24,7 @@ impl Agent {
         self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
         self.beside_runs("freeing slots", |rooms| async move { rooms.limits.sweep_slots(&rooms.generations).await });
         self.beside_runs("sharing the health of upstreams", |rooms| async move { rooms.health.keep().await });
+        self.beside_runs("agreeing on tools", |rooms| async move { rooms.definitions.keep().await });
         self.beside_runs("listing models", |rooms| async move { rooms.generations.keep_models_fresh().await });
     }
 
@@ -104,7 +106,16 @@ impl Agent {
     /// longer.
     #[must_use]
     pub fn awaits_tools(&self) -> bool {
-        self.generation().servers.iter().any(|server| server.is_awaited())
+        let generation = self.generation();
+        let now = generation.tools.current();
+        let is_known = |tool: &Arc<RegisteredTool>| {
+            let name = &tool.spec().name;
+            now.get(name).is_some() || now.held().contains_key(name)
+        };
+        generation.servers.iter().any(|server| {
+            let listed = server.tools().filter(|tools| !tools.is_empty());
+            server.is_awaited() || listed.is_some_and(|tools| !tools.iter().any(is_known))
+        })
     }
 
     /// Where the breakers of models stand that failed lately, those that are not closed first.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::Admission;
 use crate::agent::control::Control;
+use crate::agent::definitions::StoredDefinitions;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -40,6 +41,7 @@ pub(super) struct Rooms {
     pub(super) telemetry: Telemetry,
     pub(super) launcher: Arc<Launcher>,
     pub(super) health: Arc<StoredHealth>,
+    pub(super) definitions: StoredDefinitions,
 }
 
 impl Rooms {
@@ -74,7 +76,6 @@ impl Rooms {
             uncounted: UncountedRuns::default(),
             telemetry: telemetry.clone(),
         });
-        let recovery = Arc::new(Recovery::new(&launcher));
         let control = Arc::new(Control::new(&launcher));
         let admission = Arc::new(Admission {
             ledger: ledger.clone(),
@@ -89,6 +90,7 @@ impl Rooms {
         });
         Self {
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
+            definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             ledger,
             generations,
             lifecycle,
@@ -96,7 +98,7 @@ impl Rooms {
             active,
             limits,
             sessions,
-            recovery,
+            recovery: Arc::new(Recovery::new(&launcher)),
             control,
             admission,
             usage,

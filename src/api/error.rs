@@ -7,6 +7,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use crate::agent::definitions::AcceptError;
 use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
 use crate::api::log_fields::LogFields;
@@ -229,6 +230,16 @@ impl From<ClaimError> for ApiError {
             ClaimError::Gone => Self::new(ErrorCode::ResultExpired, message).permanent(),
             ClaimError::Store(error) => LookupError::Store(error).into(),
             ClaimError::Busy => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
+        }
+    }
+}
+
+impl From<AcceptError> for ApiError {
+    fn from(error: AcceptError) -> Self {
+        match error {
+            AcceptError::Unknown(_) => Self::new(ErrorCode::ToolNotFound, error.to_string()),
+            AcceptError::NotHeld { .. } => Self::new(ErrorCode::VersionConflict, error.to_string()),
+            AcceptError::Unavailable(cause) => LookupError::Store(cause).into(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod trace;
 mod unknown;
 mod usage;

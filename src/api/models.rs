@@ -1,8 +1,7 @@
-//! `GET /v1/models`, `/v1/models/{id}` and `/v1/tools`: what can be asked for.
+//! `GET /v1/models` and `/v1/models/{id}`: what can be asked for.
 
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::catalog::{Entry, Resolved};
@@ -12,8 +11,6 @@ use crate::api::error::ApiError;
 use crate::api::extract::ModelPath;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
-use crate::api::wire::vocabulary::EffectText;
-use crate::types::Effect;
 
 /// A model, in OpenAI's shape.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,24 +24,6 @@ pub struct ModelObject {
     created: u64,
     /// The upstream, or `loopgate` for an agent.
     owned_by: String,
-}
-
-/// A tool that agents can be given.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ToolObject {
-    /// Its name.
-    #[schema(example = "calculator")]
-    name: String,
-    /// What it does.
-    description: String,
-    /// JSON schema of its arguments.
-    #[schema(value_type = BTreeMap<String, Value>)]
-    parameters: Box<RawValue>,
-    /// `builtin`, `http` or `openapi`.
-    source: &'static str,
-    /// `read`, `idempotent` or `write`.
-    #[schema(value_type = EffectText, example = "read")]
-    effect: Effect,
 }
 
 /// Lists agents, then the models of upstreams.
@@ -69,25 +48,6 @@ pub async fn get(caller: Caller, ModelPath(id): ModelPath) -> Result<Response, A
     let missing = |error: StartError| ApiError::new(ErrorCode::ModelNotFound, error.to_string()).at("model");
     let resolved = caller.resolve(&id).await.map_err(missing)?;
     Ok(axum::Json(ModelObject::new(id, resolved)).into_response())
-}
-
-/// Lists the server's tools.
-#[utoipa::path(
-    get, path = "/v1/tools", tag = "models", operation_id = "listTools",
-    responses((status = 200, description = "All of them", body = List<ToolObject>)),
-)]
-pub async fn tools(caller: Caller) -> Response {
-    let tools = caller.generation.tools.iter().map(|tool| {
-        let spec = tool.spec();
-        ToolObject {
-            name: spec.name.clone(),
-            description: spec.description.clone(),
-            parameters: spec.parameters.clone(),
-            source: spec.source.as_str(),
-            effect: spec.effect,
-        }
-    });
-    axum::Json(List::new(tools.collect(), false, |tool: &ToolObject| tool.name.clone())).into_response()
 }
 
 impl ModelObject {

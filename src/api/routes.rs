@@ -16,7 +16,7 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions,
-    usage,
+    tools, usage,
 };
 use crate::config::Scope;
 
@@ -101,7 +101,8 @@ fn guarded() -> Vec<Row> {
         row!("/v1/budget", get budget::budget),
         row!("/v1/models", get models::list),
         row!("/v1/models/{id}", get models::get),
-        row!("/v1/tools", get models::tools),
+        row!("/v1/tools", get tools::list),
+        needs(Scope::Tools, row!("/v1/tools/{name}/accepted/{hash}", put tools::accept)),
     ]
 }
 

@@ -10,7 +10,7 @@ use crate::config::{Change, ConfigErrors, Counts, Options};
 use crate::server::Reloader;
 use crate::server::tools::fetch_documents;
 
-/// Reloads at each signal, and takes up what servers of tools have. Returns when the server was started from a terminal and that is closed: it sends the same
+/// Reloads at each signal, and counts what servers of tools have by its name. Returns when the server was started from a terminal and that is closed: it sends the same
 /// signal, and means that the server is to end. Signals that come during a reload count as one.
 pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, mut reloader: Reloader) {
     let had_terminal = stderr().is_terminal();
@@ -18,9 +18,7 @@ pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, 
         let told = tokio::select! {
             told = hangup.recv() => told,
             () = reloader.tools_changed() => {
-                if let Err(error) = reloader.renew_tools() {
-                    tracing::error!(%error, "the tools of MCP servers were not taken up");
-                }
+                reloader.know_tools();
                 continue;
             }
         };

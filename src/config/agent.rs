@@ -13,7 +13,7 @@ use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
 use crate::types::Micros;
-use crate::types::pattern::matches;
+use crate::types::pattern::{matches, may_match};
 use crate::types::run::OnLimit;
 
 /// The agent that a request runs as if it names a model, and that other agents inherit from.
@@ -43,6 +43,10 @@ pub struct AgentConfig {
     pub tools: Vec<String>,
     /// How long its model may say nothing before another one is asked beside it; `None` for as long as it likes.
     pub hedge_after: Option<Duration>,
+    /// How many of them are offered from the start at most; where there are more, the model finds them.
+    pub max_offered_tools: usize,
+    /// Of more, those that are offered from the start in any case; `*` matches any characters.
+    pub always_offered: Vec<String>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
     /// Whether traces may tell what is said in its runs.
@@ -109,12 +113,7 @@ impl AgentConfig {
         if section.is_written("tools") {
             refuse_unknown_tools(section, &tools, known_tools);
         }
-        let on_limit = section.key(
-            "on_limit",
-            "What a limit does to a run: `stop` ends it with the answer so far, `synthesize` asks the model for a \
-             closing answer, `error` fails it.",
-            parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
-        );
+        let on_limit = read_on_limit(section, parent);
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -122,6 +121,8 @@ impl AgentConfig {
             hedge_after,
             system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
+            max_offered_tools: read_max_offered_tools(section, parent),
+            always_offered: read_always_offered(section, parent),
             on_limit,
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
@@ -129,8 +130,17 @@ impl AgentConfig {
     }
 
     fn tool_patterns(&self) -> Vec<ToolPattern> {
-        self.tools.iter().map(|pattern| ToolPattern::new(pattern)).collect()
+        patterns(&self.tools)
     }
+}
+
+fn read_on_limit(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> OnLimit {
+    section.key(
+        "on_limit",
+        "What a limit does to a run: `stop` ends it with the answer so far, `synthesize` asks the model for a \
+         closing answer, `error` fails it.",
+        parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
+    )
 }
 
 fn read_hedge_after(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Option<Duration> {
@@ -148,6 +158,31 @@ fn offered(embedded: &[String]) -> Vec<ToolPattern> {
     OFFERED_TOOLS.into_iter().chain(embedded).map(ToolPattern::new).collect()
 }
 
+fn patterns(patterns: &[String]) -> Vec<ToolPattern> {
+    patterns.iter().map(|pattern| ToolPattern::new(pattern)).collect()
+}
+
+fn read_max_offered_tools(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> usize {
+    let most: u32 = section.key(
+        "max_offered_tools",
+        "Most tools whose definitions are sent to the model. If the agent has more, the model is offered `find_tools`, and from \
+         the next step on what that finds: models choose better among few tools, and each definition is paid for with every \
+         call.",
+        parent.map_or(64, |parent| u32::try_from(parent.max_offered_tools).unwrap_or(u32::MAX)),
+    );
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+fn read_always_offered(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Vec<String> {
+    let always = section.key(
+        "always_offered",
+        "Where the agent has more tools than `max_offered_tools`: those of them that are offered from the start, beside \
+         `find_tools`; `*` matches any characters.",
+        patterns(parent.map_or(&[], |parent| &parent.always_offered)),
+    );
+    always.into_iter().map(|ToolPattern(pattern)| pattern).collect()
+}
+
 fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {
     section.key(
         "trace_content",
@@ -158,35 +193,24 @@ fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -
 
 /// What agents may name as tools.
 pub(super) struct KnownTools {
-    /// The names of tools.
+    /// The names of tools. What a server of tools has is not known yet: its entry ends with a star.
     pub(super) names: Vec<String>,
-    /// The names of servers whose tools are not known yet: they are named `SERVER__TOOL`.
-    pub(super) servers: Vec<String>,
     /// Those of the tools that are part of the program that the server is part of.
     pub(super) embedded: Vec<String>,
-}
-
-impl KnownTools {
-    /// Whether a tool may have a name like this.
-    fn include(&self, pattern: &str) -> bool {
-        let head = pattern.split('*').next().unwrap_or_default();
-        let is_of = |server: &String| {
-            let prefix = format!("{server}__");
-            let has_star = pattern.len() > head.len();
-            let names_one = head.starts_with(&prefix) && (has_star || head.len() > prefix.len());
-            names_one || (has_star && prefix.starts_with(head))
-        };
-        self.names.iter().any(|name| matches(pattern, name)) || self.servers.iter().any(is_of)
-    }
 }
 
 /// Reports the first pattern that names no tool.
 fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: &KnownTools) {
     let mut patterns = patterns.iter().map(|ToolPattern(pattern)| pattern.as_str());
-    let Some(pattern) = patterns.find(|pattern| !known.include(pattern)) else { return };
-    let servers = known.servers.iter().map(|server| format!("{server}__*"));
-    let known: Vec<String> = known.names.iter().cloned().chain(servers).collect();
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    // What a source of tools has is not known before it tells: its entry ends with a star.
+    let names_one = |pattern: &str, known: &str| match known.strip_suffix('*') {
+        Some(prefix) => may_match(pattern, prefix),
+        None => matches(pattern, known),
+    };
+    let Some(pattern) = patterns.find(|pattern| !known.names.iter().any(|known| names_one(pattern, known))) else {
+        return;
+    };
+    let known: Vec<&str> = known.names.iter().map(String::as_str).collect();
     if DECLARED_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [tools.{pattern}] to have the tool `{pattern}`"));
     }

@@ -65,7 +65,8 @@ impl KeyConfig {
             "scopes",
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
              sessions, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
-             deletes sessions, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server.",
+             deletes sessions, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
+             `tools` accepts definitions of tools that are held back.",
             Scopes::of_tenant(),
         );
         let requests_per_minute = section

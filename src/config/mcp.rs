@@ -133,6 +133,7 @@ impl McpServerConfig {
         );
         let max_concurrent_calls =
             section.key("max_concurrent_calls", "Most calls of its tools at once; others wait for these.", 16);
+        let pins = PinPolicy::read(section);
         let name = name.to_owned();
         (!disabled).then_some(())?;
         Some(Self {
@@ -147,7 +148,7 @@ impl McpServerConfig {
             protocol,
             max_response,
             max_concurrent_calls,
-            pins: PinPolicy::default(),
+            pins,
         })
     }
 }

@@ -40,7 +40,6 @@ impl Default for PinPolicy {
 
 impl PinPolicy {
     /// Reads what a server's section says of it.
-    #[expect(dead_code, reason = "no server is declared yet whose tools change")]
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let by_default = Self::default();
         Self {

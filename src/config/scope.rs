@@ -24,6 +24,8 @@ pub enum Scope {
     Usage,
     /// Read the metrics of the whole server.
     Metrics,
+    /// Accept definitions of tools, for the whole server.
+    Tools,
 }
 
 impl Word for Scope {
@@ -35,6 +37,7 @@ impl Word for Scope {
         ("sessions", Self::Sessions),
         ("usage", Self::Usage),
         ("metrics", Self::Metrics),
+        ("tools", Self::Tools),
     ];
 }
 
@@ -59,7 +62,7 @@ impl Scopes {
     /// Everything that concerns a tenant alone: what a key may do of which nothing else is said.
     #[must_use]
     pub fn of_tenant() -> Self {
-        Self(Self::all().0.into_iter().filter(|scope| *scope != Scope::Metrics).collect())
+        Self(Self::all().0.into_iter().filter(|scope| !matches!(scope, Scope::Metrics | Scope::Tools)).collect())
     }
 
     /// Whether this is among them.
@@ -79,7 +82,7 @@ impl FromToml for Scopes {
         if scopes.is_empty() {
             return Err(Misread::new(
                 value,
-                "a key without any scope could do nothing; leave the list out for all but `metrics`",
+                "a key without any scope could do nothing; leave the list out for all but `metrics` and `tools`",
             ));
         }
         Ok(Self(scopes))

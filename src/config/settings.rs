@@ -229,14 +229,12 @@ fn read_upstreams(
     (upstreams, upstream_origin)
 }
 
-/// What agents may name as tools.
+/// What agents may name as tools. What a server of tools has is not known yet: its entry ends with a star.
 fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -> KnownTools {
     let embedded = options.embedded.tools.clone();
-    let names = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools"));
-    KnownTools {
-        names: names.chain(embedded.iter().cloned()).collect(),
-        servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")]
-            .concat(),
-        embedded,
-    }
+    let servers =
+        [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")].concat();
+    let of_servers = servers.into_iter().map(|server| format!("{server}__*"));
+    let names = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).chain(of_servers);
+    KnownTools { names: names.chain(embedded.iter().cloned()).collect(), embedded }
 }

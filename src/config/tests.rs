@@ -95,6 +95,8 @@ fn nothing_written_is_all_defaults() {
                 "current_time",
             ],
             hedge_after: None,
+            max_offered_tools: 64,
+            always_offered: [],
             on_limit: Stop,
             trace_content: true,
             limits: LimitsConfig {
@@ -107,6 +109,11 @@ fn nothing_written_is_all_defaults() {
         },
     }
     "#);
+}
+
+#[test]
+fn nothing_written_declares_nothing() {
+    let settings = load("");
     assert!(settings.models.declared.is_empty() && settings.tools.is_empty() && settings.keys.is_empty());
 }
 
@@ -288,6 +295,8 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         system: Some("Be brief.".into()),
         tools: vec!["calc*".into()],
         hedge_after: Some(Duration::from_millis(1_500)),
+        max_offered_tools: 64,
+        always_offered: vec![],
         on_limit: OnLimit::Error,
         trace_content: false,
         limits: LimitsConfig {

@@ -20,7 +20,7 @@ use crate::server::mcp::KeptServers;
 use crate::server::tools::{self, ToolClients};
 use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
-use crate::tools::Tool;
+use crate::tools::{LiveTools, Tool};
 
 /// Why a server, or a generation of its configuration, could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -121,10 +121,11 @@ pub(super) fn generation(
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
-    let of_servers = clients.servers.tools(settings).map_err(BuildError::new)?;
+    let fixed = tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?;
+    let sources = clients.servers.of(settings).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
-        tools: tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?.and(of_servers),
+        tools: Arc::new(LiveTools::new(fixed, sources)),
         servers: clients.servers.next().to_vec(),
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),

@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 
 use crate::config::{Settings, Upstream};
 use crate::telemetry::metrics::Names;
-use crate::tools::Registry;
+use crate::tools::LiveTools;
 use crate::types::Tenant;
 
 /// The names of these settings, and of the tools that there are.
-pub(super) fn names(settings: &Settings, tools: &Registry) -> Names {
+pub(super) fn names(settings: &Settings, tools: &LiveTools) -> Names {
+    let fixed: Vec<_> = tools.current().iter().cloned().collect();
+    let of_sources: Vec<_> =
+        tools.sources().iter().filter_map(|source| source.tools()).flat_map(|tools| tools.to_vec()).collect();
     let tenants = settings.keys.iter().map(|key| key.tenant.clone()).chain([Tenant::default_tenant()]);
     Names {
         agents: settings.agents.keys().cloned().collect(),
         models: settings.upstreams.iter().flat_map(|upstream| models(settings, upstream)).collect(),
-        tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
+        tools: fixed.iter().chain(&of_sources).map(|tool| tool.spec().name.clone()).collect(),
         tenants: tenants.map(|tenant| tenant.as_str().to_owned()).collect(),
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Settings;
 use crate::net::client::{CannotConnect, HttpClient};
+use crate::tools::ToolSource;
 use crate::tools::mcp::{McpServer, McpServers, client};
-use crate::tools::{RegisteredTool, ToolSource};
 
 /// The servers that run.
 #[derive(Debug, Default)]
@@ -26,9 +26,8 @@ impl KeptServers {
         self.all.clone()
     }
 
-    /// The tools that the servers of these settings have now. Servers that do not run yet, or that run with other settings,
-    /// are started.
-    pub(super) fn tools(&mut self, settings: &Settings) -> Result<Vec<Arc<RegisteredTool>>, CannotConnect> {
+    /// The servers of these settings. Those that do not run yet, or that run with other settings, are started.
+    pub(super) fn of(&mut self, settings: &Settings) -> Result<Vec<Arc<dyn ToolSource>>, CannotConnect> {
         let mut servers = Vec::new();
         for config in &settings.mcp {
             let same = self.running.iter().find(|server| server.config() == config).cloned();
@@ -41,9 +40,9 @@ impl KeptServers {
             };
             servers.push(server);
         }
-        let tools = servers.iter().filter_map(|server| server.tools()).flat_map(|tools| tools.to_vec()).collect();
+        let sources = servers.iter().map(|server| server.clone() as Arc<dyn ToolSource>).collect();
         self.next = servers;
-        Ok(tools)
+        Ok(sources)
     }
 
     /// Keeps the servers of the configuration that was built last, which is in force now. The others end once no run uses

@@ -34,16 +34,10 @@ impl Reloader {
         }
     }
 
-    /// Serves what begins from now on with the tools that servers of tools have now.
-    pub fn renew_tools(&mut self) -> Result<(), BuildError> {
+    /// Counts the tools that servers of tools have now by their names.
+    pub fn know_tools(&mut self) {
         self.tools.mark_unchanged();
-        let generation = self.agent.generation();
-        let running = Running { settings: &self.settings, generation: &generation };
-        let next = build::generation(&self.settings, &mut self.clients, Some(&running))?;
-        self.agent.metrics().know(counted::names(&self.settings, &next.tools));
-        self.agent.replace_generation(next);
-        self.clients.servers.settle();
-        Ok(())
+        self.agent.metrics().know(counted::names(&self.settings, &self.agent.generation().tools));
     }
 
     /// The settings that the server runs by.

@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+
 use crate::config::{OpenApiConfig, Settings};
 use crate::net::client::{CannotConnect, HttpClient};
 use crate::net::fetch::Fetcher;
 use crate::net::guard::{Guard, Policy};
 use crate::tools::http::openapi::{self, OpenApiTools};
 use crate::tools::http::{self, HttpTool, web};
-use crate::tools::{Registry, RegistryError, Tool, builtin};
+use crate::tools::mcp::{self, McpServer, McpServers};
+use crate::tools::{Registry, RegistryError, Tool, ToolSource, builtin};
 
 /// Most operations of a document of which the log says why they are no tools.
 const MOST_TOLD: usize = 20;
@@ -128,9 +131,35 @@ pub(super) fn registry(settings: &Settings, clients: &mut ToolClients) -> Result
     Ok(Registry::new(tools.collect::<Result<Vec<_>, _>>()?)?)
 }
 
+/// The tools of a configuration without a server, and what some of them need.
+#[derive(Debug)]
+pub struct Opened {
+    /// The tools.
+    pub registry: Registry,
+    /// The servers that some of them are of. Each was tried: it has listed its tools, or is in trouble.
+    pub servers: Vec<Arc<McpServer>>,
+    all: McpServers,
+}
+
+impl Opened {
+    /// Ends the servers. Returns once their processes have ended.
+    pub async fn close(&self) {
+        self.all.close().await;
+    }
+}
+
 /// The tools that a server with these settings would have, for a command that runs without one.
-pub async fn open(settings: &Settings) -> Result<Registry, ToolsError> {
+pub async fn open(settings: &Settings) -> Result<Opened, ToolsError> {
     let mut settings = settings.clone();
     fetch_documents(&mut settings).await?;
-    registry(&settings, &mut ToolClients::default())
+    let registry = registry(&settings, &mut ToolClients::default())?;
+    let (all, mut servers) = (McpServers::default(), Vec::new());
+    for config in &settings.mcp {
+        let unusable =
+            |error: CannotConnect| ToolsError::Unusable { name: config.name.clone(), reason: error.to_string() };
+        servers.push(all.start(config, mcp::client().map_err(unusable)?, true));
+    }
+    join_all(servers.iter().map(|server| server.first_try())).await;
+    let tools = servers.iter().filter_map(|server| server.tools()).flat_map(|tools| tools.to_vec());
+    Ok(Opened { registry: registry.and(tools), servers, all })
 }

@@ -33,7 +33,18 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
     fit(&mut parts, &mut measurements);
     let truncated = cut_to_size(&mut parts, &mut structured);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ToolOutcome { parts, structured, is_error, truncated, ending, latency_ms, bytes, status, measurements }
+    ToolOutcome {
+        parts,
+        structured,
+        is_error,
+        truncated,
+        ending,
+        latency_ms,
+        bytes,
+        status,
+        measurements,
+        found: Vec::new(),
+    }
 }
 
 /// What comes of a call that ended.

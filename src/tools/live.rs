@@ -12,6 +12,8 @@ use crate::tools::definitions::own_name;
 use crate::tools::registry::{HeldTool, Registry};
 use crate::tools::source::ToolSource;
 use crate::tools::{Definitions, RegisteredTool};
+use crate::types::Effect;
+use crate::types::offer::ToolDefinition;
 
 /// Most tools of one source: a server that lists more is out of order.
 pub const MAX_OF_SOURCE: usize = 4_096;
@@ -41,6 +43,15 @@ impl LiveTools {
     #[must_use]
     pub fn sources(&self) -> &[Arc<dyn ToolSource>] {
         &self.sources
+    }
+
+    /// The tool that was offered so, if its source has not told yet what it has: a process that has just begun goes on with
+    /// runs of others.
+    #[must_use]
+    pub fn pending(&self, offered: &ToolDefinition, effect: Effect) -> Option<Arc<RegisteredTool>> {
+        let is_of = |source: &&Arc<dyn ToolSource>| own_name(source.name(), &offered.name).is_some();
+        let source = self.sources.iter().find(is_of).filter(|source| source.tools().is_none())?;
+        RegisteredTool::new(source.pending(offered, effect)?).ok().map(Arc::new)
     }
 
     /// Takes up what the sources have now, as far as it counts by these definitions.

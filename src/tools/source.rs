@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::config::PinPolicy;
-use crate::tools::RegisteredTool;
+use crate::tools::{RegisteredTool, Tool};
+use crate::types::Effect;
+use crate::types::offer::ToolDefinition;
 
 /// Something that offers tools, of which there may be others a moment later: a server of tools.
 ///
@@ -21,6 +23,12 @@ pub trait ToolSource: Send + Sync + fmt::Debug + 'static {
 
     /// Tells of every change of [`Self::tools`].
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// The tool that was offered so, for a call before the source has heard of its tools: the call waits for them within its
+    /// time, and fails if the tool is defined otherwise.
+    fn pending(&self, _offered: &ToolDefinition, _effect: Effect) -> Option<Arc<dyn Tool>> {
+        None
+    }
 
     /// What becomes of definitions that are new or changed.
     fn pins(&self) -> &PinPolicy;

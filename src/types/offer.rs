@@ -32,7 +32,7 @@ pub struct ToolDefinition {
 }
 
 /// Tools that are offered together. Encoded at most once for each dialect.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OfferPiece {
     tools: Vec<Arc<ToolDefinition>>,
     weight: usize,
@@ -40,6 +40,12 @@ pub struct OfferPiece {
 }
 
 impl OfferPiece {
+    /// How many bytes of text they are to a model, about.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
     fn encoded(&self, dialect: Dialect, encode: &impl Fn(&ToolDefinition, &mut Vec<u8>)) -> &str {
         self.encodings[dialect as usize].get_or_init(|| {
             let mut out = Vec::new();

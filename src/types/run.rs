@@ -110,6 +110,15 @@ pub struct RunOptions {
     pub max_discards: u32,
 }
 
+/// How a run finds tools that it is not offered from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSearch {
+    /// How many of the tools that are defined with the run's are offered from the start, before any that it asks for.
+    pub first: u32,
+    /// The most that it has found at a time: the earliest found make room for later ones.
+    pub most: u32,
+}
+
 /// Everything that shapes a run; it does not change while the run lasts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
@@ -151,6 +160,9 @@ pub struct RunSpec {
     pub context_tokens: u64,
     /// Names of the server's tools that are offered.
     pub tools: Vec<String>,
+    /// How it finds more of them; `None` if it is offered all that it may call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<ToolSearch>,
     /// How those tools were defined when the run was accepted; the store has the definitions under this name.
     pub offer: OfferHash,
     /// The tools that the run answers itself, because they need it or the store.

@@ -1,6 +1,7 @@
 //! What a tool call does, and its result.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,15 @@ pub struct Measurement {
     pub unit: Option<String>,
 }
 
+/// A tool that a run found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundTool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How many bytes of text its definition is to a model, about.
+    pub weight: u32,
+}
+
 /// How one call ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
@@ -125,6 +135,9 @@ pub struct ToolOutcome {
     /// What the tool measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
+    /// The tools that the model is offered from the next step on, because the call found them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<FoundTool>,
 }
 
 impl ToolOutcome {

@@ -20,6 +20,7 @@ use crate::types::conversation::requested;
 use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::outcome::RequiredCall;
+use crate::types::pattern::matches;
 use crate::types::sampling::Sampling;
 use crate::types::{CallId, Conversation, Message, Role, RunId, RunSpec, RunStatus};
 
@@ -120,7 +121,7 @@ impl Admission {
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
         }
-        check_unchanged(new, spec, generation)?;
+        check_unchanged(new, spec)?;
         let model = generation.catalog.model(&idle.run().model().upstream);
         unsupported::refuse(&*model, &Sampling::default(), &new.messages, &Conversation::default())?;
         let required = idle.run().required_calls();
@@ -164,13 +165,13 @@ pub(super) fn answered_run(new: &NewRun, session: Option<&Versioned>) -> Option<
 }
 
 /// Refuses a request that continues a run and asks for other settings than the run began with.
-fn check_unchanged(new: &NewRun, spec: &RunSpec, generation: &Generation) -> Result<(), StartError> {
+fn check_unchanged(new: &NewRun, spec: &RunSpec) -> Result<(), StartError> {
     let (asked, has) = (&new.limits, &spec.limits);
     let differs = |asked: Option<u64>, has: Option<u64>| asked.is_some() && asked != has;
-    let removes_tools = new.tools.as_ref().filter(|patterns| !patterns.is_empty()).is_some_and(|patterns| {
-        let selected = generation.tools.select(patterns);
-        spec.tools.iter().any(|name| !selected.iter().any(|tool| tool.spec().name == *name))
-    });
+    let removes_tools =
+        new.tools.as_ref().filter(|patterns| !patterns.is_empty()).is_some_and(|patterns| {
+            spec.tools.iter().any(|name| !patterns.iter().any(|pattern| matches(pattern, name)))
+        });
     let is_clients = |tool: &Arc<ToolDefinition>| spec.client_tools.contains(tool);
     let changed = [
         (Field::Model, new.model.as_ref().is_some_and(|model| *model != spec.model)),

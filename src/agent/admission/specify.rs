@@ -7,7 +7,7 @@ use crate::agent::admission::select::Selected;
 use crate::agent::admission::{Admission, models, price};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context;
-use crate::agent::context::offer::Offer;
+use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
@@ -27,7 +27,7 @@ const DEFAULT_OUTPUT: u64 = 8_192;
 /// A run to be, and its tools.
 pub(super) struct Specified {
     pub(super) spec: Arc<RunSpec>,
-    pub(super) offer: Offer,
+    pub(super) servers: Arc<ServerTools>,
     pub(super) tools: Toolbox,
 }
 
@@ -48,20 +48,22 @@ impl Admission {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let selected = Selected::new(generation, &resolved.settings, new)?;
-        let offer = generation.offer(&selected.names);
+        let servers = selected.servers();
+        let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
-        let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
+        let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         spec.warnings.extend(warnings);
+        spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
-        let tools = Toolbox::new(&offer, &generation.tools, &spec);
-        spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer().weight());
+        let tools = Toolbox::new(servers.clone(), generation.tools.clone(), &spec);
+        spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer(&[]).weight());
         price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);
         fit(&spec, windows.fold(spec.context_window, u64::max))?;
-        Ok(Specified { spec: Arc::new(spec), offer, tools })
+        Ok(Specified { spec: Arc::new(spec), servers, tools })
     }
 }
 
@@ -87,8 +89,8 @@ fn pinned(
     session: Option<&Session>,
     asked: &str,
     resolved: Resolved,
-    selected: Selected,
-    offer: &Offer,
+    selected: &Selected,
+    servers: &ServerTools,
 ) -> Result<RunSpec, StartError> {
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     warnings.extend(new.warnings.iter().cloned());
@@ -115,9 +117,10 @@ fn pinned(
         history_len: session.map_or(0, |session| session.message_count),
         input: requested(&new.id, 0, new.messages.clone()),
         context_tokens: 0,
-        tools: selected.names,
-        offer: offer.hash().clone(),
-        own_tools: selected.own,
+        tools: selected.names(&options),
+        search: selected.search(),
+        offer: servers.offer().hash().clone(),
+        own_tools: selected.own(),
         client_tools: new.client_tools.clone(),
         trace: None,
         hides_content: !settings.trace_content,

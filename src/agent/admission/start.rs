@@ -11,7 +11,7 @@ use crate::agent::admission::answer::answered_run;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
-use crate::agent::context::offer::Offer;
+use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::replay::Replay;
@@ -48,7 +48,7 @@ const BUDGET_PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::f
 /// A run that may begin, and what it holds already. The run is not stored yet.
 struct Candidate {
     spec: Arc<RunSpec>,
-    offer: Offer,
+    servers: Arc<ServerTools>,
     tools: Toolbox,
     generation: Arc<Generation>,
     history: Conversation,
@@ -221,7 +221,7 @@ impl Admission {
             None => Conversation::default(),
         };
         let generation = self.generation_of(new);
-        let Specified { spec, offer, tools } = self.specify(new, &generation, found, &history).await?;
+        let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {
@@ -230,7 +230,7 @@ impl Admission {
             Err(error) => return Err(Box::pin(without_slot(account, error)).await),
         };
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
+        Ok(Candidate { spec, servers, tools, generation, history, budget, account, lease })
     }
 
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
@@ -253,7 +253,7 @@ impl Admission {
         beginning: &mut Beginning,
     ) -> Result<u64, NotStored> {
         failpoint::hit("run.before_create");
-        let Candidate { spec, offer, lease, .. } = candidate;
+        let Candidate { spec, servers, lease, .. } = candidate;
         let retention = self.ledger.retention();
         let entries = std::mem::take(&mut beginning.entries);
         let session = (session.take(), claim.as_deref().copied());
@@ -263,7 +263,7 @@ impl Admission {
         }
         // The commit that creates the run is synced, and with it what was written before.
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec)).written();
-        let offered = self.launcher.offers.keep(spec, offer.written());
+        let offered = self.launcher.offers.keep(spec, servers.offer().written());
         let (index, live, offered) =
             tokio::join!(self.ledger.commit(commit.index.written()), self.ledger.commit(live), offered);
         let is_counted = index.is_ok();
@@ -273,7 +273,7 @@ impl Admission {
                     Box::pin(self.ledger.return_storage_with(&spec.tenant, commit.counted, claim.map(|end| *end)))
                         .await;
                 }
-                return Err(NotStored::NoRoom(commit.counted + offer.written().len() as u64));
+                return Err(NotStored::NoRoom(commit.counted + servers.offer().written().len() as u64));
             }
             result => result.and(live).map_err(|error| StartError::from(unavailable(error)))?,
         }

@@ -1,9 +1,13 @@
 //! What a model is sent, and how its turn is read. Pure.
 
+pub(super) mod find_tools;
 pub(super) mod offer;
 pub mod recover;
 pub(super) mod request;
-pub(super) mod toolbox;
+pub(super) mod search;
+pub mod selection;
+pub mod server_tools;
+pub mod toolbox;
 pub(super) mod turn;
 
 pub(super) use request::{estimate, model_request};

@@ -33,7 +33,7 @@ pub fn model_request(
     ModelRequest {
         model: run.model().model.clone(),
         conversation: history.clone().after(&spec.system).then(own),
-        tools: if closing.is_some() { ToolOffer::default() } else { tools.offer() },
+        tools: if closing.is_some() { ToolOffer::default() } else { tools.offer(run.found_tools()) },
         tool_choice,
         sampling: spec.options.sampling.clone(),
         max_tokens,

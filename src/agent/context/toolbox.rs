@@ -1,23 +1,25 @@
-//! The tools of one run: the model can call only the tools that it was offered.
+//! The tools of one run: the model can call only the tools that it was offered, or can find.
 //!
 //! A run keeps the definitions that it was accepted with, and calls are checked by them. A call is made to the tool
 //! that has the name in the present configuration, at its present address. If there is none, the call gets an error
-//! result.
+//! result. Of a source, whose tools change by themselves, it must have the same definition, too.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::agent::context::offer::{Offer, OfferedTool};
+use crate::agent::context::server_tools::{ServerTool, ServerTools};
 use crate::tools::schema::{Schema, compile, refusal};
-use crate::tools::{RegisteredTool, Registry, check_arguments};
-use crate::types::offer::{ToolDefinition, ToolOffer};
-use crate::types::tool::WrittenCalls;
+use crate::tools::{LiveTools, RegisteredTool, check_arguments};
+use crate::types::offer::{OfferPiece, ToolDefinition, ToolOffer};
+use crate::types::tool::{FoundTool, WrittenCalls};
 use crate::types::{Effect, RunSpec, ToolCall};
 
 /// Longest schema of a client's tool.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
+/// Most names of tools that a model is told which called one that there is not.
+const MAX_NAMED: usize = 64;
 
 /// The server's and the client's tools that one run was given.
 #[derive(Debug, Clone, Default)]
@@ -25,23 +27,14 @@ pub struct Toolbox(Arc<Tools>);
 
 #[derive(Debug, Default)]
 struct Tools {
-    ours: Vec<ServerTool>,
+    servers: Arc<ServerTools>,
+    /// The tools of the configuration as they are now.
+    live: Arc<LiveTools>,
     /// The run's own, with the schemas of their arguments.
     own: Vec<(String, Option<Schema>)>,
     clients: Vec<(String, Option<Schema>)>,
+    /// What is offered from the start.
     offer: ToolOffer,
-}
-
-/// A tool of the server, as the run was offered it and as it is now.
-#[derive(Debug)]
-struct ServerTool {
-    name: String,
-    /// By what was offered or by what is configured now, whichever asks for more care.
-    effect: Effect,
-    /// The schema of the arguments as the model was offered it. `None` if it cannot be compiled any more.
-    schema: Option<Arc<Schema>>,
-    /// The tool of the present configuration. `None` if the configuration has it no longer.
-    current: Option<Arc<RegisteredTool>>,
 }
 
 /// A call that may be made.
@@ -56,22 +49,28 @@ pub struct CheckedCall {
 }
 
 impl Toolbox {
-    /// The tools of `offer`, to be called where the registry has them now, and those of the run and of its client.
-    pub fn new(offer: &Offer, registry: &Registry, spec: &RunSpec) -> Self {
-        let ours = offer.tools().iter().map(|offered| ServerTool::new(offered, registry)).collect();
-        let ours_first = offer.tools().iter().map(|tool| &tool.definition);
-        let offer = ours_first.chain(&spec.own_tools).chain(&spec.client_tools).cloned().collect();
+    /// The server's tools, to be called where `live` has them now, and those of the run and of its client.
+    pub fn new(servers: Arc<ServerTools>, live: Arc<LiveTools>, spec: &RunSpec) -> Self {
+        let beyond = spec.tools.get(servers.first()..).unwrap_or_default();
+        let beyond = beyond.iter().filter_map(|name| servers.get(name)).map(|tool| tool.piece().clone());
+        let of_run: OfferPiece = spec.own_tools.iter().chain(&spec.client_tools).cloned().collect();
+        let offer = ToolOffer::of([servers.base().clone()].into_iter().chain(beyond).chain([Arc::new(of_run)]));
         let named = |tool: &Arc<ToolDefinition>| {
             (tool.name.clone(), tool.parameters.as_ref().and_then(|schema| compile(&schema.0).ok()))
         };
         let own = spec.own_tools.iter().map(named).collect();
         let clients = spec.client_tools.iter().map(named).collect();
-        Self(Arc::new(Tools { ours, own, clients, offer }))
+        Self(Arc::new(Tools { servers, live, own, clients, offer }))
     }
 
-    /// What the model is offered.
-    pub fn offer(&self) -> ToolOffer {
-        self.0.offer.clone()
+    /// What the model is offered once the run has found these tools. What is offered from the start comes first, and what is
+    /// found stands behind it in the order in which it was found.
+    pub fn offer(&self, found: &[FoundTool]) -> ToolOffer {
+        if found.is_empty() {
+            return self.0.offer.clone();
+        }
+        let pieces = found.iter().filter_map(|tool| self.0.servers.get(&tool.name)).map(|tool| tool.piece().clone());
+        self.0.offer.followed_by(pieces)
     }
 
     /// Whether the model has any tools.
@@ -79,20 +78,50 @@ impl Toolbox {
         !self.0.offer.is_empty()
     }
 
+    /// The server's tools.
+    pub fn servers(&self) -> &ServerTools {
+        &self.0.servers
+    }
+
     /// What a call comes to, or what to tell the model that made it.
     pub fn check(&self, call: &ToolCall) -> Result<CheckedCall, String> {
         let name = &call.name;
-        let Some(ours) = self.find(name) else {
-            let ours = self.0.ours.iter().filter(|tool| tool.current.is_some()).map(|tool| &tool.name);
-            let others = self.0.own.iter().chain(&self.0.clients).map(|(name, _)| name);
-            let names: Vec<&str> = ours.chain(others).map(String::as_str).collect();
-            return Err(format!("There is no tool named {name:?}. The tools are: {}.", names.join(", ")));
-        };
-        let (Some(tool), Some(schema)) = (&ours.current, &ours.schema) else {
-            return Err(format!("The tool `{name}` is no longer available. Go on without it."));
-        };
+        let Some(offered) = self.0.servers.get(name) else { return Err(self.unknown(name)) };
+        let tool = self.current(offered).map_err(|why| format!("The tool `{name}` {why}. Go on without it."))?;
+        let schema =
+            offered.schema().ok_or_else(|| format!("The tool `{name}` is no longer available. Go on without it."))?;
         let arguments = check_arguments(name, schema, &call.arguments)?;
-        Ok(CheckedCall { tool: tool.clone(), effect: ours.effect, arguments })
+        Ok(CheckedCall { effect: tool.spec().effect.max(offered.effect), tool, arguments })
+    }
+
+    /// The tool of the present configuration that was offered so, or why there is none.
+    fn current(&self, offered: &ServerTool) -> Result<Arc<RegisteredTool>, &'static str> {
+        let (name, now) = (&offered.definition().name, self.0.live.current());
+        let changed = "has changed since this conversation was offered it, and cannot be called as it was";
+        let Some(tool) = now.get(name) else {
+            if let Some(pending) = self.0.live.pending(offered.definition(), offered.effect) {
+                return Ok(pending);
+            }
+            return Err(if now.held().contains_key(name) { changed } else { "is no longer available" });
+        };
+        if now.is_of_source(name) && tool.definition() != offered.definition() {
+            return Err(changed);
+        }
+        Ok(tool.clone())
+    }
+
+    /// What to tell a model that called a tool that it does not have.
+    fn unknown(&self, name: &str) -> String {
+        let now = self.0.live.current();
+        let mut names = self
+            .0
+            .offer
+            .tools()
+            .map(|tool| &tool.name)
+            .filter(|name| self.0.servers.get(name).is_none() || now.get(name).is_some());
+        let named: Vec<&str> = names.by_ref().take(MAX_NAMED).map(String::as_str).collect();
+        let more = if names.next().is_some() { ", …" } else { "" };
+        format!("There is no tool named {name:?}. The tools are: {}{more}.", named.join(", "))
     }
 
     /// Whether the arguments of a call of one of the run's own tools fit, or what to tell the model that made it.
@@ -104,9 +133,10 @@ impl Toolbox {
     /// Whether this text would be a valid call of those that are made: of one of our tools with arguments that it
     /// takes, or of one of the client's with a JSON object. What a client's tool does is not known here.
     pub fn allows(&self, name: &str, arguments: &str, written: WrittenCalls) -> bool {
-        if let Some(tool) = self.find(name) {
+        if let Some(offered) = self.0.servers.get(name) {
+            let effect = self.current(offered).map_or(offered.effect, |tool| tool.spec().effect.max(offered.effect));
             let fits = |schema: &Arc<Schema>| check_arguments(name, schema, arguments).is_ok();
-            return written.include(tool.effect) && tool.schema.as_ref().is_some_and(fits);
+            return written.include(effect) && offered.schema().is_some_and(fits);
         }
         let arguments = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
         let client = self.0.clients.iter().find(|(client, _)| client == name);
@@ -124,22 +154,5 @@ impl Toolbox {
             }
             _ => refusal(&tool.parameters.as_ref()?.0),
         }
-    }
-
-    fn find(&self, name: &str) -> Option<&ServerTool> {
-        self.0.ours.iter().find(|tool| tool.name == name)
-    }
-}
-
-impl ServerTool {
-    fn new(offered: &OfferedTool, registry: &Registry) -> Self {
-        let OfferedTool { definition, effect } = offered;
-        let current = registry.get(&definition.name);
-        let schema = match current.filter(|tool| tool.definition().parameters == definition.parameters) {
-            Some(same) => Some(same.schema().clone()),
-            None => definition.parameters.as_ref().and_then(|schema| compile(&schema.0).ok()).map(Arc::new),
-        };
-        let effect = current.map_or(*effect, |tool| tool.spec().effect.max(*effect));
-        Self { name: definition.name.clone(), effect, schema, current: current.cloned() }
     }
 }

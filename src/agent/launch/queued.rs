@@ -140,7 +140,7 @@ impl Launcher {
         let history = self.sessions.history(&idle.spec().tenant, &found.session).await?;
         let mut begun = RunSpec { history_len: found.session.message_count, ..(**idle.spec()).clone() };
         let tools = self.tools(&begun, generation).await?;
-        let weight = tools.as_ref().map_or(0, |tools| tools.offer().weight());
+        let weight = tools.as_ref().map_or(0, |tools| tools.offer(&[]).weight());
         begun.context_tokens = context::estimate(&begun, history.weight(), weight);
         idle.respecify(begun);
         let account = self.open_account(idle, generation).await?;

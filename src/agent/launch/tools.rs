@@ -12,17 +12,17 @@ impl Launcher {
     /// The tools of a run that was accepted before, perhaps elsewhere and under another configuration. `None` if
     /// the store lost their definitions.
     pub(super) async fn tools(&self, spec: &RunSpec, generation: &Generation) -> Result<Option<Toolbox>, Unavailable> {
-        let mut offer = generation.offer(&spec.tools);
-        // What is configured as it was then need not be asked for.
-        if *offer.hash() != spec.offer {
+        let servers = if let Some(known) = generation.known_offer(spec) {
+            known
+        } else {
             let written = self.offers.find(spec).await?;
             let Some(found) = written.and_then(|written| Offer::read(written, &spec.offer)) else {
                 tracing::error!(run = %spec.id, "the definitions of the run's tools are no longer stored");
                 return Ok(None);
             };
-            offer = found;
-        }
-        self.offers.keep(spec, offer.written()).await.map_err(unavailable)?;
-        Ok(Some(Toolbox::new(&offer, &generation.tools, spec)))
+            generation.accepted_offer(spec, found)
+        };
+        self.offers.keep(spec, servers.offer().written()).await.map_err(unavailable)?;
+        Ok(Some(Toolbox::new(servers, generation.tools.clone(), spec)))
     }
 }

@@ -61,6 +61,21 @@ pub fn health_topic() -> Topic {
     Topic::new(health_partition(), "changed")
 }
 
+/// The partition of which definitions of tools count. No tenant can be named like it: their partitions have a second part.
+pub fn definitions_partition() -> Partition {
+    Partition::new("definitions")
+}
+
+/// What is known of the tools of a source, by its name.
+pub fn definitions(source: &str) -> Key {
+    source.into()
+}
+
+/// Nudged when other definitions count.
+pub fn definitions_topic() -> Topic {
+    Topic::new(definitions_partition(), "changed")
+}
+
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
 /// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {

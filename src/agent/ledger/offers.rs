@@ -40,7 +40,7 @@ impl Offers {
     /// has not done so for a while.
     pub async fn keep(&self, spec: &RunSpec, written: &Bytes) -> Result<(), CommitError> {
         let named = (spec.tenant.clone(), spec.offer.clone());
-        if spec.tools.is_empty() || self.is_kept(&named) {
+        if (spec.tools.is_empty() && spec.search.is_none()) || self.is_kept(&named) {
             return Ok(());
         }
         let ttl = Some(self.ledger.retention().offer_ttl());

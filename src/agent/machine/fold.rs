@@ -265,7 +265,7 @@ impl Run {
     fn finish_call(&mut self, id: &CallId, outcome: &ToolOutcome) {
         let policy = self.spec.options.on_unknown_outcome;
         let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none();
-        self.from_tools.add(outcome);
+        self.context.bytes_since += self.from_tools.add(outcome, self.spec.search);
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
         let call = open.call.clone();

@@ -39,6 +39,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         context_tokens: 10,
         tools: vec!["echo".into()],
         offer: crate::types::offer::OfferHash::default(),
+        search: None,
         own_tools: Vec::new(),
         client_tools: Vec::new(),
         trace: None,

@@ -8,6 +8,7 @@ use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, tenant};
 use super::support::{Echo, Say, client_tool, instructed, outcome, request, watch};
 use crate::agent::context::offer::Offer;
+use crate::agent::context::selection::Patterns;
 use crate::agent::ledger::keys;
 use crate::agent::{Generation, NewRun};
 use crate::llm::ModelRequest;
@@ -24,7 +25,8 @@ const WORD: &str = r#"{"type":"object","properties":{"word":{"type":"string"}},"
 fn configure(replica: &Replica, tools: Vec<Echo>, system: &str) {
     let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
     let catalog = instructed(replica.agent.model.clone(), Some(system));
-    let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), ..Generation::default() };
+    let generation =
+        Generation { catalog, tools: Arc::new(Registry::new(tools).unwrap().into()), ..Generation::default() };
     replica.agent.replace_generation(generation);
 }
 
@@ -230,15 +232,18 @@ async fn a_queued_run_whose_definitions_are_lost_fails_and_lets_the_next_begin()
 }
 
 #[test]
-fn an_offer_is_written_once_for_each_generation_and_list() {
+fn what_is_selected_is_worked_out_once_for_each_generation_and_list() {
     let registry = || Registry::new(old_tools().into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap();
-    let generation = || Generation { tools: registry(), ..Generation::default() };
-    let names = ["echo".to_owned(), "hang".to_owned()];
+    let generation = || Generation { tools: Arc::new(registry().into()), ..Generation::default() };
+    let (all, one) = (["*".to_owned()], ["echo".to_owned()]);
+    let patterns = |asked| Patterns { agent: &all, asked, always: &[], most: 64 };
     let (first, next) = (generation(), generation());
-    let at = |generation: &Generation, names: &[String]| generation.offer(names).written().as_ptr();
-    let (kept, other) = (first.offer(&names), next.offer(&names));
-    assert_eq!(at(&first, &names), kept.written().as_ptr());
-    assert_ne!(at(&next, &names), kept.written().as_ptr());
-    assert_eq!(kept.hash(), other.hash());
-    assert_ne!(kept.hash(), first.offer(&names[..1]).hash());
+    let kept = first.select(&patterns(None));
+    assert!(Arc::ptr_eq(&kept, &first.select(&patterns(None))));
+    let other = next.select(&patterns(None));
+    assert!(!Arc::ptr_eq(&kept.servers, &other.servers));
+    assert_eq!(kept.servers.offer().hash(), other.servers.offer().hash());
+    let less = first.select(&patterns(Some(&one)));
+    assert_eq!((kept.names.len(), less.names.len(), less.unmatched.as_deref()), (2, 1, None));
+    assert_ne!(kept.servers.offer().hash(), less.servers.offer().hash());
 }

@@ -231,7 +231,7 @@ impl TestAgentBuilder {
                 behind.into_iter().zip(configs),
             ),
             health: health.clone(),
-            tools: Registry::new(tools).unwrap(),
+            tools: Arc::new(Registry::new(tools).unwrap().into()),
             own_tools: self.own_tools,
             quotas: self.quotas,
             ..Generation::default()
@@ -292,6 +292,8 @@ fn with_spares(
         system: system.map(Into::into),
         tools: vec!["*".into()],
         hedge_after,
+        max_offered_tools: 64,
+        always_offered: Vec::new(),
         on_limit: OnLimit::Stop,
         trace_content: true,
         limits,

@@ -232,7 +232,12 @@ async fn a_stream_that_shows_nothing_of_its_tools_has_a_comment_after_15_seconds
     let (catalog, tools) =
         (catalog(Arc::new(Busy(10.into()))), Registry::new(vec![Arc::new(Slow(spec)) as _]).unwrap());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let (agent, router) = replica_with(Generation { catalog, tools, ..Generation::default() }, 1 << 30, &store, false);
+    let (agent, router) = replica_with(
+        Generation { catalog, tools: Arc::new(tools.into()), ..Generation::default() },
+        1 << 30,
+        &store,
+        false,
+    );
     // So that the run's lease is renewed.
     agent.begin();
     let mut stream = asked(&router, "/v1/chat/completions").await;

@@ -56,6 +56,8 @@ error_codes! {
     ToolNotAllowed,
     /// There is no such agent or model.
     ModelNotFound,
+    /// There is no such tool whose definition could change.
+    ToolNotFound,
     /// There is no such session for this tenant.
     SessionNotFound,
     /// There is no such run for this tenant.

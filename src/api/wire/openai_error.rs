@@ -66,6 +66,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::OriginNotAllowed => (403, "permission_error", "origin_not_allowed"),
         ErrorCode::ToolNotAllowed => (403, "permission_error", "tool_not_allowed"),
         ErrorCode::ModelNotFound => (404, "invalid_request_error", "model_not_found"),
+        ErrorCode::ToolNotFound => (404, "invalid_request_error", "tool_not_found"),
         ErrorCode::SessionNotFound => (404, "invalid_request_error", "session_not_found"),
         ErrorCode::RunNotFound => (404, "invalid_request_error", "run_not_found"),
         ErrorCode::UnknownUrl => (404, "invalid_request_error", "unknown_url"),

@@ -65,8 +65,14 @@ fn tenant(text: &str) -> Result<Tenant, String> {
 }
 
 pub(super) async fn run(call: &Call) -> Result<(), Failure> {
-    let (settings, registry) = load(&call.options).await?;
-    let Some(tool) = registry.get(&call.name) else { return Err(unknown(&call.name, &registry)) };
+    let (settings, opened) = load(&call.options).await?;
+    let called = make(call, &settings, &opened.registry).await;
+    opened.close().await;
+    called
+}
+
+async fn make(call: &Call, settings: &Settings, registry: &Registry) -> Result<(), Failure> {
+    let Some(tool) = registry.get(&call.name) else { return Err(unknown(&call.name, registry)) };
     let arguments = read(&call.arguments)?;
     let arguments = check_arguments(&call.name, tool.schema(), &arguments).map_err(|message| {
         complain(clean(&message));
@@ -74,7 +80,7 @@ pub(super) async fn run(call: &Call) -> Result<(), Failure> {
         Failure::code(exit::USAGE)
     })?;
     let (sink, mut reports) = mpsc::channel(REPORTS);
-    let context = context(call, tool, &settings, sink)?;
+    let context = context(call, tool, settings, sink)?;
     let id = context.call.clone();
     let calling = invoke(Arc::clone(tool), arguments, context);
     tokio::pin!(calling);

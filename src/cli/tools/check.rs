@@ -13,7 +13,8 @@ use super::super::text::count;
 use super::shared::agents_with;
 use crate::config::{Options, Settings};
 use crate::server::tools::{Made, ToolClients, ToolsError, each, fetch_documents, open};
-use crate::tools::{Registry, RegistryError, Source};
+use crate::tools::mcp::McpServer;
+use crate::tools::{Registry, RegistryError, Source, ToolSource};
 
 /// How long the looking may take. Not a setting: what takes longer is broken, and says so.
 const MOST_TIME: Duration = Duration::from_secs(60);
@@ -73,13 +74,34 @@ fn judge(Made { name, tool }: Made, settings: &Settings) -> Finding {
     }
 }
 
-/// What only shows once all tools are there.
-async fn together(settings: &Settings) -> Option<Finding> {
+/// What only shows once all tools are there: those of servers, and that no two have one name.
+async fn together(settings: &Settings) -> Vec<Finding> {
     match open(settings).await {
         Err(ToolsError::Unregistered(error @ RegistryError::Duplicate { .. })) => {
-            Some(Finding::fail("tools", error.to_string()).advice("Give one of them another name."))
+            vec![Finding::fail("tools", error.to_string()).advice("Give one of them another name.")]
         }
         // The others are found with the tool.
-        Ok(_) | Err(_) => None,
+        Err(_) => Vec::new(),
+        Ok(opened) => {
+            let findings = opened.servers.iter().map(|server| judge_server(server, settings)).collect();
+            opened.close().await;
+            findings
+        }
     }
+}
+
+fn judge_server(server: &McpServer, settings: &Settings) -> Finding {
+    let area = format!("mcp.{}", server.name());
+    let Some(tools) = server.tools() else {
+        let why = server.trouble().unwrap_or_else(|| "it did not list its tools".to_owned());
+        return Finding::fail(area, why)
+            .advice("Calls of its tools fail until it can be used; a server starts without it.");
+    };
+    let listed = count(tools.len(), "tool");
+    if tools.iter().all(|tool| agents_with(settings, &tool.spec().name).is_empty()) {
+        let name = server.name();
+        return Finding::warn(area, format!("it lists {listed}, and no agent has one"))
+            .advice(format!("Name them in the `tools` of an agent, such as \"{name}__*\"."));
+    }
+    Finding::ok(area, format!("it lists {listed}"))
 }

@@ -8,7 +8,7 @@ use super::super::table::{Column, lines};
 use super::super::text::{clean_json, line};
 use super::shared::{agents_with, load};
 use crate::config::{Options, Settings};
-use crate::tools::RegisteredTool;
+use crate::tools::{RegisteredTool, Registry};
 use crate::types::pattern::matches;
 
 /// Most characters of a cell.
@@ -45,17 +45,23 @@ pub(in crate::cli) struct List {
 }
 
 pub(super) async fn run(list: &List) -> Result<(), Failure> {
-    let (settings, registry) = load(&list.options).await?;
+    let (settings, opened) = load(&list.options).await?;
+    // What they offer is known.
+    opened.close().await;
+    show(list, &settings, &opened.registry)
+}
+
+fn show(list: &List, settings: &Settings, registry: &Registry) -> Result<(), Failure> {
     if let Some(agent) = list.agent.as_ref().filter(|agent| !settings.agents.contains_key(*agent)) {
         return Err(Failure::new(format_args!("the configuration has no agent named {agent:?}")));
     }
     let is_wanted = |tool: &&std::sync::Arc<RegisteredTool>| {
         let (name, agent) = (&tool.spec().name, list.agent.as_deref());
-        matches(&list.pattern, name) && agent.is_none_or(|agent| agents_with(&settings, name).contains(&agent))
+        matches(&list.pattern, name) && agent.is_none_or(|agent| agents_with(settings, name).contains(&agent))
     };
     let tools: Vec<_> = registry.iter().filter(is_wanted).collect();
     if list.json {
-        let tools: Vec<_> = tools.into_iter().map(|tool| object(tool, &settings)).collect();
+        let tools: Vec<_> = tools.into_iter().map(|tool| object(tool, settings)).collect();
         say(clean_json(&serde_json::to_string_pretty(&json!({"tools": tools})).map_err(Failure::new)?));
         return Ok(());
     }
@@ -63,7 +69,7 @@ pub(super) async fn run(list: &List) -> Result<(), Failure> {
         complain("There is no such tool.");
         return Ok(());
     }
-    let rows: Vec<_> = tools.into_iter().map(|tool| row(tool, &settings)).collect();
+    let rows: Vec<_> = tools.into_iter().map(|tool| row(tool, settings)).collect();
     for line in lines(&COLUMNS, &rows, output_width()) {
         say(line);
     }

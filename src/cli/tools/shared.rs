@@ -1,9 +1,9 @@
 //! What the commands about tools share.
 
-use super::super::process::{Failure, env};
+use super::super::process::{Failure, complain, env};
+use super::super::text::clean;
 use crate::config::{Options, Settings};
-use crate::server::tools::open;
-use crate::tools::Registry;
+use crate::server::tools::{Opened, open};
 use crate::types::pattern::matches;
 
 /// Exit codes beside 0 for success, 1 for other errors, 2 for a command line that cannot be read and 78 for a wrong
@@ -19,11 +19,17 @@ pub(super) mod exit {
     pub(in crate::cli::tools) const USAGE: u8 = 2;
 }
 
-/// The configuration, and the tools that it gives a server.
-pub(super) async fn load(options: &Options) -> Result<(Settings, Registry), Failure> {
+/// The configuration, and the tools that it gives a server. Says which servers of tools cannot be used.
+pub(super) async fn load(options: &Options) -> Result<(Settings, Opened), Failure> {
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
-    let registry = open(&settings).await.map_err(Failure::config)?;
-    Ok((settings, registry))
+    let opened = open(&settings).await.map_err(Failure::config)?;
+    for server in &opened.servers {
+        if let Some(why) = server.trouble() {
+            let name = &server.config().name;
+            complain(clean(&format!("The MCP server `{name}` cannot be used: {why}.")));
+        }
+    }
+    Ok((settings, opened))
 }
 
 /// The agents that have the tool.

@@ -16,15 +16,16 @@ use crate::tools::{CallContext, ToolAnswer, ToolError};
 const MARGIN: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Calls the tool that models know by this name.
+    /// Calls the tool that models know by this name; only if its definition has this hash, where one is given.
     pub(super) async fn call(
-        self: Arc<Self>,
+        &self,
         name: &str,
+        offered: Option<&str>,
         mut request: ToolRequest,
         context: &CallContext,
     ) -> Result<ToolAnswer, ToolError> {
         let (_permit, mut connection) = self.ready(context.timeout).await?;
-        request.tool = self.own_name(name)?;
+        request.tool = self.own_name(name, offered)?;
         let mut answer = connection.call(request.again()).await;
         if matches!(answer, Err(Fault::SessionExpired)) {
             // The server did nothing, so it is asked again, once.
@@ -90,8 +91,15 @@ impl Shared {
     }
 
     /// What the server calls the tool.
-    fn own_name(&self, name: &str) -> Result<String, ToolError> {
+    fn own_name(&self, name: &str, offered: Option<&str>) -> Result<String, ToolError> {
         let state = self.state.borrow();
+        let now = state.tools.iter().flat_map(|tools| tools.iter()).find(|tool| tool.spec().name == name);
+        if offered.zip(now).is_some_and(|(offered, now)| offered != now.hash()) {
+            return Err(ToolError::Failed(format!(
+                "The tool `{name}` has changed since this conversation was offered it, and cannot be called as it was. Go on \
+                 without it."
+            )));
+        }
         let found = state.definitions.iter().find(|definition| definition.name == name);
         found.map(|definition| definition.own_name.clone()).ok_or_else(|| {
             let server = &self.config.name;

@@ -13,11 +13,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{McpServerConfig, PinPolicy};
 use crate::net::client::HttpClient;
+use crate::tools::Tool;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
+use crate::tools::mcp::tool::McpTool;
 use crate::tools::mcp::watch_over::watch_over;
 use crate::tools::registry::RegisteredTool;
 use crate::tools::source::ToolSource;
+use crate::types::Effect;
+use crate::types::offer::ToolDefinition;
 
 /// How long the processes of servers may take to end with this one: twice what each is given, and a little more.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -111,6 +115,12 @@ impl ToolSource for McpServer {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
+    }
+
+    fn pending(&self, offered: &ToolDefinition, effect: Effect) -> Option<Arc<dyn Tool>> {
+        let shared = Arc::downgrade(&self.shared);
+        let tool = McpTool::pending(offered, effect, &self.shared.config, shared)?;
+        Some(Arc::new(tool))
     }
 
     fn pins(&self) -> &PinPolicy {

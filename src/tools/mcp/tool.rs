@@ -1,7 +1,7 @@
 //! One tool of a server.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -12,7 +12,8 @@ use crate::tools::mcp::connection::ToolRequest;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
 use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
-use crate::types::TraceContext;
+use crate::types::offer::ToolDefinition;
+use crate::types::{Effect, TraceContext};
 
 /// What the effect key, the run and the fence are called that a server is told with each call.
 const KEY: &str = "loopgate/idempotency-key";
@@ -24,9 +25,29 @@ const DEADLINE: &str = "loopgate/deadline-ms";
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Weak<Shared>,
+    /// The hash of its definition, where the server may have another one by now.
+    offered: Option<String>,
 }
 
 impl McpTool {
+    /// A tool that was offered so, of a server that has not listed its tools.
+    pub(super) fn pending(
+        offered: &ToolDefinition,
+        effect: Effect,
+        config: &McpServerConfig,
+        server: Weak<Shared>,
+    ) -> Option<Self> {
+        let spec = ToolSpec {
+            name: offered.name.clone(),
+            description: offered.description.clone().unwrap_or_default(),
+            parameters: offered.parameters.as_ref()?.0.clone(),
+            effect,
+            timeout: config.timeout,
+            source: Source::Mcp,
+        };
+        Some(Self { spec, server, offered: Some(offered.hash()) })
+    }
+
     pub(super) fn new(definition: &Definition, config: &McpServerConfig, server: Weak<Shared>) -> Self {
         let spec = ToolSpec {
             name: definition.name.clone(),
@@ -36,7 +57,7 @@ impl McpTool {
             timeout: config.timeout,
             source: Source::Mcp,
         };
-        Self { spec, server }
+        Self { spec, server, offered: None }
     }
 }
 
@@ -54,7 +75,7 @@ impl Tool for McpTool {
             .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent.")))?;
         let request =
             ToolRequest { tool: String::new(), arguments, meta: meta(context), progress: context.progress.clone() };
-        Arc::clone(&server).call(&self.spec.name, request, context).await
+        server.call(&self.spec.name, self.offered.as_deref(), request, context).await
     }
 }
 

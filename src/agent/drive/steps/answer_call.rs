@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 
+use crate::agent::context::find_tools;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
@@ -18,6 +19,10 @@ use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
+    }
+    if driver.recorder.run().spec().search.is_some() && call.name == find_tools::NAME {
+        find(driver, &call);
+        return Ok(());
     }
     let tool = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
     let run = driver.recorder.run();
@@ -47,6 +52,19 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     };
     driver.finish_call(&call, outcome);
     Ok(())
+}
+
+/// Answers a call that finds tools. It only computes, so the call and its answer are stored with the next event.
+fn find(driver: &mut Driver, call: &ToolCall) {
+    let step = driver.recorder.run().step();
+    if driver.recorder.run().started(&call.id).is_none() {
+        driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+    }
+    let outcome = match driver.tools.check_own(call) {
+        Ok(()) => find_tools::answer(call, driver.tools.servers()),
+        Err(why) => ToolOutcome::failed(why),
+    };
+    driver.finish_call(call, outcome);
 }
 
 /// What the tool answers within the time that a call may take. Whatever happens in it becomes an outcome, as it does
