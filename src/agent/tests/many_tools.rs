@@ -1,14 +1,24 @@
 //! An agent with more tools than are sent to a model: the model finds those that it needs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, tenant};
-use super::support::{Echo, Say, client_tool, instructed, outcome, request, watch};
+use super::support::{Echo, Say, TestAgent, client_tool, instructed, outcome, request, watch};
 use crate::agent::ledger::keys;
 use crate::agent::{Generation, NewRun};
 use crate::llm::ModelRequest;
-use crate::tools::{Registry, Tool};
+use crate::llm::openai::messages::joined;
+use crate::store::layer::StoreLayer;
+use crate::store::memory::MemoryStore;
+use crate::store::{CommitError, Store, Tx, Write};
+use crate::tools::{CallContext, Registry, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::offer::ToolChoice;
 use crate::types::{Effect, Event, Message, StopReason};
 
@@ -145,4 +155,83 @@ async fn a_run_that_goes_on_elsewhere_has_what_it_found() {
     over(&b, &run).await;
     assert_eq!(offered(&b)[0], ["find_tools", "ask", "mail__send"]);
     assert_eq!(offered(&b)[0], offered(&a)[1]);
+}
+
+/// Counts the bytes that are put into a store.
+#[derive(Debug, Default)]
+struct Weighed {
+    inner: MemoryStore,
+    bytes: AtomicUsize,
+}
+
+#[async_trait]
+impl StoreLayer for Weighed {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn on_commit(&self, tx: Tx) -> Result<(), CommitError> {
+        for write in &tx.writes {
+            let bytes = match write {
+                Write::Put { value, .. } => value.len(),
+                Write::Append { entries, .. } => entries.iter().map(Bytes::len).sum(),
+                _ => 0,
+            };
+            self.bytes.fetch_add(bytes, Relaxed);
+        }
+        self.inner.commit(tx).await
+    }
+}
+
+/// A tool that counts how often any of its kind is looked at.
+#[derive(Debug)]
+struct Looked(Echo, Arc<AtomicUsize>);
+
+#[async_trait]
+impl Tool for Looked {
+    fn spec(&self) -> &ToolSpec {
+        self.1.fetch_add(1, Relaxed);
+        self.0.spec()
+    }
+
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        self.0.call(arguments, context).await
+    }
+}
+
+/// What a run of three model calls takes with so many tools, once another was there before: bytes of its requests, bytes
+/// that it stores, and how often its tools are looked at.
+async fn cost_of(count: u32, first: Say) -> [usize; 3] {
+    let (store, looks) = (Arc::new(Weighed::default()), Arc::<AtomicUsize>::default());
+    let tool = |n: u32| {
+        let about =
+            "Reads a record of the customers' database by its number, with all of its fields and their history.";
+        let echo = Echo::new(&format!("crm__record_{n}"), Effect::Read, 1_000).defined(about, NUMBER);
+        Arc::new(Looked(echo, looks.clone())) as Arc<dyn Tool>
+    };
+    let call = || Say::Calls("", vec![("crm__record_7", r#"{"n":1}"#)]);
+    let turns = vec![first.clone(), call(), Say::Text(&["done"]), first, call(), Say::Text(&["done"])];
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).tools((0..count).map(tool).collect()).begin();
+    watch(agent.start(request(), None).await.unwrap()).await;
+    agent.idle(Duration::from_secs(5)).await;
+    let before = [agent.model.requests.lock().len(), store.bytes.load(Relaxed), looks.load(Relaxed)];
+    watch(agent.start(request(), None).await.unwrap()).await;
+    agent.idle(Duration::from_secs(5)).await;
+    let sent = |request: &ModelRequest| {
+        let tools = request.tools.tools().map(|tool| serde_json::to_vec(tool).unwrap().len()).sum::<usize>();
+        tools + joined(&request.conversation).len()
+    };
+    let sent = agent.model.requests.lock()[before[0]..].iter().map(sent).sum();
+    [sent, store.bytes.load(Relaxed) - before[1], looks.load(Relaxed) - before[2]]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_tools_cost_a_run_no_more_than_ten_do() {
+    let few = cost_of(10, Say::Calls("", vec![("crm__record_1", r#"{"n":1}"#)])).await;
+    let many = cost_of(1_000, finds(r#"{"query":"record 7","limit":1}"#)).await;
+    for (few, many, what) in
+        [(few[0], many[0], "bytes of requests"), (few[1], many[1], "stored bytes"), (few[2], many[2], "looks at tools")]
+    {
+        assert!(many * 10 <= few * 12, "{what}: {few} with ten tools, {many} with a thousand");
+    }
 }
