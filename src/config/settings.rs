@@ -176,8 +176,8 @@ impl Settings {
             agents.insert(name.to_owned(), agent);
             Some(())
         });
-        let openapi = root.named("openapi", None, OpenApiConfig::read);
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
+        let openapi = root.named("openapi", None, OpenApiConfig::read);
         let mut keys: Vec<KeyConfig> = Vec::new();
         root.named("keys", None, |name, section| {
             let key = KeyConfig::read(name, section, &agents, &keys)?;
