@@ -11,9 +11,8 @@ use crate::support::{Reply, TestServer, Upstream, within};
 
 const MIB: u64 = 1024 * 1024;
 
-/// What a server at rest may hold beside pages of its binary, which the kernel can drop: tables, clients, the schemas
-/// of tools, stacks. A build for tests has 2 MiB of relocations, one that is shipped has half a MiB.
-const AT_REST: u64 = 6 * MIB + MIB / 2;
+/// What a server at rest may hold beside its binary: tables, clients, the schemas of tools, stacks.
+const AT_REST: u64 = 4 * MIB;
 
 #[tokio::test]
 async fn a_server_at_rest_holds_little() {

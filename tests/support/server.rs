@@ -260,7 +260,7 @@ impl TestServer {
         self.process.resident_memory()
     }
 
-    /// How much of that is its own, in bytes: not pages of its binary.
+    /// How much of that is its own, in bytes: nothing of its binary.
     pub(crate) fn own_memory(&self) -> u64 {
         self.process.own_memory()
     }

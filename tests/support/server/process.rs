@@ -92,17 +92,41 @@ impl Process {
         self.memory("VmRSS:")
     }
 
-    /// How much of that is its own, in bytes: not pages of files, which the kernel can drop.
+    /// How much of that is its own, in bytes: neither pages of files, which the kernel can drop, nor the tables of its binary in
+    /// which the linker writes addresses, which are larger the more code there is.
     pub(super) fn own_memory(&self) -> u64 {
-        self.memory("RssAnon:")
+        self.memory("RssAnon:") - self.relocated()
+    }
+
+    /// How much of what its files are mapped to was written to.
+    fn relocated(&self) -> u64 {
+        let mut is_of_file = false;
+        let mut written = 0;
+        for line in self.told("smaps").lines() {
+            match line.strip_prefix("Anonymous:") {
+                Some(kilobytes) if is_of_file => written += bytes(kilobytes),
+                Some(_) => {}
+                None if !line.split(' ').next().unwrap_or_default().ends_with(':') => is_of_file = line.contains('/'),
+                None => {}
+            }
+        }
+        written
     }
 
     fn memory(&self, name: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id().expect("it is running"));
-        let status = std::fs::read_to_string(path).expect("it is running");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
+        bytes(self.told("status").lines().find_map(|line| line.strip_prefix(name)).expect("it is told"))
     }
+
+    /// What the system tells of the process.
+    fn told(&self, what: &str) -> String {
+        let path = format!("/proc/{}/{what}", self.child.id().expect("it is running"));
+        std::fs::read_to_string(path).expect("it is running")
+    }
+}
+
+/// What the system writes in kilobytes.
+fn bytes(kilobytes: &str) -> u64 {
+    kilobytes.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
 }
 
 async fn wait_until_ready(url: &str, output: &Output) {
