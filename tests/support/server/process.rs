@@ -103,11 +103,10 @@ impl Process {
         let mut is_of_file = false;
         let mut written = 0;
         for line in self.told("smaps").lines() {
-            match line.strip_prefix("Anonymous:") {
-                Some(kilobytes) if is_of_file => written += bytes(kilobytes),
-                Some(_) => {}
-                None if !line.split(' ').next().unwrap_or_default().ends_with(':') => is_of_file = line.contains('/'),
-                None => {}
+            if let Some(kilobytes) = line.strip_prefix("Anonymous:") {
+                written += if is_of_file { bytes(kilobytes) } else { 0 };
+            } else if !line.split(' ').next().unwrap_or_default().ends_with(':') {
+                is_of_file = line.contains('/');
             }
         }
         written
