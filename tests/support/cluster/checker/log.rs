@@ -57,7 +57,7 @@ pub(super) struct Call {
     pub(super) result: Option<CallResult>,
     /// Whether the run was taken up again between call and result.
     pub(super) interrupted: bool,
-    /// Whether the tool was asked, last of all, without that its whole answer got out.
+    /// Whether the tool was asked, last of all, without that its whole answer got out in time.
     pub(super) lost: bool,
 }
 
@@ -198,11 +198,15 @@ impl Log {
         }
     }
 
-    /// Takes note of which answers were lost on their way from the tools.
-    pub(super) fn lose(&mut self, run: &str, tools: &[Entry<Dispatch>]) {
+    /// Takes note of which answers were lost on their way from the tools. One that a tool ended after the client asked for
+    /// the run's end, at `cancelled_ms`, may have come to a driver that had stopped the call.
+    pub(super) fn lose(&mut self, run: &str, tools: &[Entry<Dispatch>], cancelled_ms: Option<u64>) {
         for call in self.steps.iter_mut().flat_map(|step| &mut step.calls) {
             let last = tools.iter().rfind(|entry| entry.what.run == run && entry.what.call == call.id);
-            call.lost = last.is_some_and(|entry| !matches!(entry.ended, Some((_, Ending::Finished))));
+            call.lost = last.is_some_and(|entry| match entry.ended {
+                Some((ended_ms, Ending::Finished)) => cancelled_ms.is_some_and(|asked_ms| asked_ms <= ended_ms),
+                Some(_) | None => true,
+            });
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let Some(run) = trace.run() else { continue };
         let view = evidence.runs.get(run).unwrap_or(&empty);
         let mut log = Log::read(view, &mut complaints);
-        log.lose(run, &evidence.tools);
+        log.lose(run, &evidence.tools, trace.cancellation.as_ref().map(|cancellation| cancellation.asked_ms));
         log::check_writers(&log, &mut complaints);
         clients::check_readings(trace, &log, &mut complaints);
         let mut allowed = evidence.allowed_reasons.clone();
@@ -105,7 +105,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     for (run, view) in evidence.runs.iter().filter(|(run, _)| !known.contains(run.as_str())) {
         let mut complaints = Complaints { of: run.clone(), all: &mut all };
         let mut log = Log::read(view, &mut complaints);
-        log.lose(run, &evidence.tools);
+        log.lose(run, &evidence.tools, None);
         log::check_writers(&log, &mut complaints);
         // Nobody reads them, which is a reason to cancel them.
         let mut allowed = evidence.allowed_reasons.clone();

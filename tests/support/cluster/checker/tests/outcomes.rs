@@ -146,6 +146,24 @@ fn a_run_that_its_client_cancelled_may_be_cancelled_and_has_stopped_by_then() {
 }
 
 #[test]
+fn an_answer_that_ends_after_the_run_was_to_end_may_be_unheard() {
+    let stopped_at = |asked_ms| {
+        let mut evidence = cancelled();
+        evidence.tools = good().tools;
+        let book = evidence.tools.iter_mut().find(|entry| entry.what.tool == Tool::Book).unwrap();
+        (book.at_ms, book.ended) = (1, Some((3, Ending::Finished)));
+        tell(&mut evidence, "The call was stopped with the run. Whether it took effect is unknown.");
+        change_result(&mut evidence, |data| data["outcome_unknown"] = json!(true));
+        evidence.clients[0].cancellation.as_mut().unwrap().asked_ms = asked_ms;
+        evidence
+    };
+    for asked_ms in [2, 3] {
+        assert_eq!(check(&stopped_at(asked_ms)), [], "asked at {asked_ms}");
+    }
+    assert!(is_found(&stopped_at(4), Promise::Tools, "has the result"), "it had ended before");
+}
+
+#[test]
 fn an_unknown_outcome_is_good_where_there_was_a_crash() {
     assert_eq!(check(&unknown()), []);
     let lies: [Doctor; 4] = [
