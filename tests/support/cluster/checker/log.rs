@@ -199,11 +199,11 @@ impl Log {
     }
 
     /// Takes note of which answers were lost on their way from the tools. One that a tool ended after the client asked for
-    /// the run's end, at `cancelled_ms`, may have come to a driver that had stopped the call.
+    /// the run's end, at `cancelled_ms`, may have come to a driver that had stopped the call; so may one that never began.
     pub(super) fn lose(&mut self, run: &str, tools: &[Entry<Dispatch>], cancelled_ms: Option<u64>) {
         for call in self.steps.iter_mut().flat_map(|step| &mut step.calls) {
             let last = tools.iter().rfind(|entry| entry.what.run == run && entry.what.call == call.id);
-            call.lost = last.is_some_and(|entry| match entry.ended {
+            call.lost = last.map_or(cancelled_ms.is_some(), |entry| match entry.ended {
                 Some((ended_ms, Ending::Finished)) => cancelled_ms.is_some_and(|asked_ms| asked_ms <= ended_ms),
                 Some(_) | None => true,
             });

@@ -54,8 +54,10 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         let is_told = if call.name == Tool::Book.name() {
             is_called_unknown
         } else {
-            // A run that stops repeats nothing, so what a driver that died may have sent stays unknown.
-            let is_left = call.interrupted && log.has_failed() && is_called_unknown;
+            // A run that stops repeats nothing, so what a driver that died may have sent stays unknown; of what only reads
+            // it is enough to say that it was interrupted.
+            let says_so = is_called_unknown || (call.name == Tool::Look.name() && content.contains("interrupted"));
+            let is_left = call.interrupted && log.has_failed() && says_so;
             is_left || call.lost && !content.contains("could not be reached")
         };
         // A run that stops makes no further call, and says so. The tool was never asked then.

@@ -161,6 +161,14 @@ fn an_answer_that_ends_after_the_run_was_to_end_may_be_unheard() {
         assert_eq!(check(&stopped_at(asked_ms)), [], "asked at {asked_ms}");
     }
     assert!(is_found(&stopped_at(4), Promise::Tools, "has the result"), "it had ended before");
+    let mut evidence = stopped_at(2);
+    evidence.tools.retain(|entry| entry.what.tool != Tool::Book);
+    assert_eq!(check(&evidence), [], "it was stopped on its way");
+    change_result(&mut evidence, |data| data["outcome_unknown"] = json!(false));
+    assert!(
+        is_found(&evidence, Promise::Tools, "has the result"),
+        "that a write was stopped is not that nothing was sent"
+    );
 }
 
 #[test]
