@@ -73,7 +73,9 @@ fn read_with(html: &str, base: &Url, leaves_out: bool) -> Page {
     if !was_cut {
         tokenizer.end();
     }
-    let Reader { title, text, content, .. } = tokenizer.sink.0.into_inner();
+    let Reader { title, text, mut content, content_begin, .. } = tokenizer.sink.0.into_inner();
+    // One that was not closed reaches to the end.
+    content.extend(content_begin.map(|begin| begin..text.len()));
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     Page { title, text: text.finish(&content, LEAST_PART), was_cut }
 }
@@ -107,8 +109,10 @@ struct Reader {
     text: Text,
     /// The element that is left out, and how many of its name are open.
     left_out: Option<(String, usize)>,
-    /// How many elements are open that are marked as the content, and where their text stands.
+    /// How many elements are open that are marked as the content, and where the text of the outermost one begins.
     contents: usize,
+    content_begin: Option<usize>,
+    /// Where the text of those stands that are closed: in order, and none within another.
     content: Vec<Range<usize>>,
     /// The address of the link that is open, and where its text begins.
     link: Option<(String, usize)>,
@@ -127,6 +131,7 @@ impl Reader {
             text: Text::default(),
             left_out: None,
             contents: 0,
+            content_begin: None,
             content: Vec::new(),
             link: None,
             lists: Vec::new(),
@@ -191,10 +196,7 @@ impl Reader {
             }
             "main" | "article" => {
                 self.text.paragraph();
-                if self.contents == 0 {
-                    let at = self.text.len();
-                    self.content.push(at..at);
-                }
+                self.content_begin.get_or_insert(self.text.len());
                 self.contents += 1;
             }
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
@@ -271,9 +273,11 @@ impl Reader {
             "main" | "article" => {
                 self.text.paragraph();
                 self.contents = self.contents.saturating_sub(1);
-                let end = self.text.len();
-                if let Some(last) = self.content.last_mut().filter(|_| self.contents == 0) {
-                    last.end = end;
+                if self.contents == 0
+                    && let Some(begin) = self.content_begin.take()
+                    && begin < self.text.len()
+                {
+                    self.content.push(begin..self.text.len());
                 }
             }
             "a" => self.close_link(),

@@ -119,3 +119,17 @@ fn a_page_that_is_made_for_it_exhausts_nothing() {
         assert!(page.text.len() < 5 << 20);
     }
 }
+
+/// What is marked as the content holds nothing, again and again.
+#[test]
+fn content_that_is_empty_repeats_nothing() {
+    for pair in ["<main></main>", "<article></article>", "<main> <b></b></main>"] {
+        let text = page(&(pair.repeat(3) + "<p>The only sentence.</p>")).text;
+        assert_eq!(text, "The only sentence.", "{pair}");
+        // 20 GB, were the rest taken for the content of each.
+        let text = page(&(pair.repeat(20_000) + "<p>" + &"word ".repeat(200_000))).text;
+        assert_eq!(text.len(), "word ".len() * 200_000 - 1, "{pair}");
+    }
+    let begin = "Before. <main>First.</main> <main></main> Between. <main>Last, ";
+    assert_eq!(page(&format!("{begin}not closed.")).text, "First.\n\nLast, not closed.");
+}

@@ -117,9 +117,7 @@ impl Text {
     pub(super) fn finish(self, content: &[Range<usize>], part: usize) -> String {
         let mut chosen = String::new();
         for range in content {
-            // One that was not closed reaches to the end.
-            let end = if range.end > range.start { range.end } else { self.out.len() };
-            let piece = self.out.get(range.start..end).unwrap_or_default().trim_matches(['\n', ' ']);
+            let piece = self.out.get(range.clone()).unwrap_or_default().trim_matches(['\n', ' ']);
             if !piece.is_empty() {
                 let gap = if chosen.is_empty() { "" } else { "\n\n" };
                 chosen.push_str(gap);
