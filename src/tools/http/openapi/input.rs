@@ -10,19 +10,30 @@ use serde_json::{Map, Value};
 use super::document::{Document, beginning};
 use super::schema::Schemas;
 
-/// Headers that a parameter cannot have: the client, the body and the answer decide about them.
-const NO_HEADERS: [&str; 10] = [
+/// Headers that a parameter cannot have: the client, the body, the answer and the run decide about them.
+const NO_HEADERS: [&str; 20] = [
     "accept",
-    "content-type",
+    "accept-encoding",
     "authorization",
-    "host",
-    "content-length",
-    "transfer-encoding",
     "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "http2-settings",
     "idempotency-key",
+    "keep-alive",
+    "te",
     "traceparent",
     "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "x-request-id",
 ];
+const NO_HEADERS_BEGIN: [&str; 4] = ["forwarded", "proxy-", "x-forwarded-", "x-loopgate-"];
 
 /// One argument.
 #[derive(Debug, Clone)]
@@ -112,7 +123,7 @@ impl Inputs {
         found
             .sort_by_key(|(_, place, _)| ["path", "query", "header", "cookie"].iter().position(|known| known == place));
         for (name, place, parameter) in found {
-            if place == "header" && NO_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            if place == "header" && is_no_parameter(&name.to_ascii_lowercase()) {
                 continue;
             }
             let input = parameter_input(name, place, parameter, schemas)?;
@@ -192,6 +203,11 @@ impl Inputs {
     pub(super) fn required(&self) -> impl Iterator<Item = &str> {
         self.list.iter().filter(|input| input.is_required).map(|input| input.argument.as_str())
     }
+}
+
+/// Whether a header, in lower case, is none that a parameter can have.
+fn is_no_parameter(header: &str) -> bool {
+    NO_HEADERS.contains(&header) || NO_HEADERS_BEGIN.iter().any(|begin| header.starts_with(begin))
 }
 
 /// Checks that the places of a path are its parameters.

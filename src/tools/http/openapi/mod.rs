@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use ::http::header::COOKIE;
+use ::http::header::{CONTENT_TYPE, COOKIE};
 use ::http::{Method, Request, Uri};
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -152,6 +152,10 @@ impl OpenApiTool {
             .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
         let mut headers = self.service.headers(context)?;
         for (name, value) in &written.headers {
+            // The body says of which type it is; all else that is said already is not for arguments to say.
+            if name != CONTENT_TYPE && headers.contains_key(name) {
+                return Err(ToolError::Failed(format!("The header {name} is set already. Nothing was sent.")));
+            }
             headers.insert(name, value.clone());
         }
         let mut request = Request::new(written.body);
