@@ -2,7 +2,7 @@
 //!
 //! The model chooses address, method, headers and body; the operator chooses hosts, methods, and headers such as keys, which the
 //! model neither sees nor can replace. All of it goes through the egress guard as well, so a listed host with a private
-//! address is reached only if the guard is told of it.
+//! address is reached only if the guard is told of it. The operator's headers are sent only where a certificate shows who listens.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use url::Url;
 
 use crate::config::HttpRequestConfig;
 use crate::net::fetch::{FetchError, FetchLimits, Fetcher, GuardedRequest, Redirects};
@@ -124,6 +125,9 @@ impl HttpRequest {
 
     fn request(&self, arguments: &Arguments<'_>, context: &CallContext) -> Result<GuardedRequest, String> {
         let url = self.fetcher.guard().parse(arguments.url.trim()).map_err(|refusal| refusal.to_string())?;
+        if !self.credentials.is_empty() && !self.is_certain(&url) {
+            return Err("the address must begin with https:// and name no port".to_owned());
+        }
         let method = match &arguments.method {
             None => &self.methods[0],
             Some(name) => {
@@ -161,6 +165,13 @@ impl HttpRequest {
             limits: self.limits.clone(),
             only: Some(self.hosts.clone()),
         })
+    }
+
+    /// Whether it is certain that the host meant by the operator gets what is sent. The model chooses scheme and port: without
+    /// TLS others hear it, and at another port another service of the host may. The operator vouches for hosts of its own network.
+    fn is_certain(&self, url: &Url) -> bool {
+        let is_own = url.host_str().is_some_and(|host| self.fetcher.guard().policy().private_hosts.name(host));
+        is_own || (url.scheme() == "https" && url.port().is_none())
     }
 
     /// A failure after which it is not known whether the request took effect is another than one that had none.
@@ -238,7 +249,51 @@ fn content(body: &[u8], was_cut: bool, select: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::config::Secret;
+    use crate::net::guard::{Guard, Policy};
+    use crate::tools::testing::context;
+
+    fn tool(headers: Vec<(HeaderName, Secret)>) -> HttpRequest {
+        let host = |name: &str| -> HostPattern { name.parse().unwrap() };
+        let config = HttpRequestConfig {
+            hosts: vec![host("api.example.com"), host("wiki.internal")],
+            methods: vec![Method::GET],
+            effect: None,
+            headers,
+            timeout: Duration::from_secs(1),
+            max_response: 1_000,
+        };
+        let policy = Policy {
+            ports: vec![80, 443, 8443],
+            private_hosts: [host("wiki.internal")].into_iter().collect(),
+            ..Policy::default()
+        };
+        HttpRequest::new(&config, Fetcher::new(Guard::new(policy)).unwrap())
+    }
+
+    #[test]
+    fn what_the_operator_sends_goes_only_where_it_is_certain_who_listens() {
+        let with = tool(vec![(HeaderName::from_static("x-key"), Secret::new("hush"))]);
+        let without = tool(Vec::new());
+        for (url, is_certain) in [
+            ("https://api.example.com/a", true),
+            ("https://api.example.com:443/a", true),
+            ("http://wiki.internal/a", true),
+            ("https://wiki.internal:8443/a", true),
+            ("http://api.example.com/a", false),
+            ("http://api.example.com:443/a", false),
+            ("https://api.example.com:8443/a", false),
+        ] {
+            let json = RawValue::from_string(json!({"url": url}).to_string()).unwrap();
+            let arguments: Arguments<'_> = serde_json::from_str(json.get()).unwrap();
+            let asked = |tool: &HttpRequest| tool.request(&arguments, &context(Duration::from_secs(1)));
+            assert_eq!(asked(&with).is_ok(), is_certain, "{url}");
+            assert!(asked(&without).is_ok(), "{url}");
+        }
+    }
 
     #[test]
     fn headers_that_are_not_the_models_are_refused() {
