@@ -35,6 +35,11 @@ const NO_HEADERS: [&str; 20] = [
 ];
 const NO_HEADERS_BEGIN: [&str; 4] = ["forwarded", "proxy-", "x-forwarded-", "x-loopgate-"];
 
+/// Most parameters of an operation.
+const MAX_PARAMETERS: usize = 1_000;
+/// Most schemas and members that are looked at to find the members of a body.
+const MAX_MEMBERS: usize = 5_000;
+
 /// One argument.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
@@ -110,7 +115,10 @@ impl Inputs {
         is_given: &dyn Fn(&Input) -> bool,
     ) -> Result<(), String> {
         let mut found: Vec<(&str, &str, &Value)> = Vec::new();
-        for parameter in lists.filter_map(Value::as_array).flatten() {
+        for (index, parameter) in lists.filter_map(Value::as_array).flatten().enumerate() {
+            if index == MAX_PARAMETERS {
+                return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
+            }
             let parameter = document.resolve(parameter)?;
             let word = |member: &str| parameter.get(member).and_then(Value::as_str);
             let (Some(name), Some(place)) = (word("name"), word("in")) else {
@@ -148,7 +156,7 @@ impl Inputs {
         };
         let schema = media.get("schema").cloned().unwrap_or_else(|| Value::Object(Map::new()));
         let is_text = matches!(kind, BodyKind::Text(_));
-        let members = if is_text { None } else { flat_members(document, &schema, 0)? };
+        let members = if is_text { None } else { flat_members(document, &schema, 0, &mut { MAX_MEMBERS })? };
         self.needs_body = is_required;
         match members {
             Some(members) => {
@@ -287,8 +295,14 @@ struct Members<'a> {
     required: BTreeSet<&'a str>,
 }
 
-/// The members of a schema that is an object with these members and no others; `None` if it is anything else, such as a choice.
-fn flat_members<'a>(document: &'a Document, schema: &'a Value, depth: usize) -> Result<Option<Members<'a>>, String> {
+/// The members of a schema that is an object with these members and no others; `None` if it is anything else, such as a choice,
+/// or takes more than is `left` to find out.
+fn flat_members<'a>(
+    document: &'a Document,
+    schema: &'a Value,
+    depth: usize,
+    left: &mut usize,
+) -> Result<Option<Members<'a>>, String> {
     const MOST: usize = 8;
     const OTHERS: [&str; 7] =
         ["anyOf", "oneOf", "not", "if", "patternProperties", "additionalProperties", "unevaluatedProperties"];
@@ -297,10 +311,17 @@ fn flat_members<'a>(document: &'a Document, schema: &'a Value, depth: usize) -> 
     if depth > MOST || OTHERS.into_iter().any(is_open) {
         return Ok(None);
     }
+    let count = |name: &str| match schema.get(name) {
+        Some(Value::Object(members)) => members.len(),
+        Some(Value::Array(items)) => items.len(),
+        _ => 0,
+    };
+    let Some(rest) = left.checked_sub(1 + count("properties") + count("required")) else { return Ok(None) };
+    *left = rest;
     let mut members = Members { properties: Vec::new(), required: BTreeSet::new() };
     if let Some(Value::Array(all)) = schema.get("allOf") {
         for part in all {
-            let Some(part) = flat_members(document, part, depth + 1)? else { return Ok(None) };
+            let Some(part) = flat_members(document, part, depth + 1, left)? else { return Ok(None) };
             members.properties.retain(|(name, _)| part.properties.iter().all(|(other, _)| other != name));
             members.properties.extend(part.properties);
             members.required.extend(part.required);

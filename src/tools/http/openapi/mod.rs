@@ -96,10 +96,11 @@ fn is_given(config: &OpenApiConfig, input: &Input) -> bool {
 }
 
 /// The address before the paths: the operator's, or else what the document says, which may be relative to its own address.
-fn base(config: &OpenApiConfig, declared: Option<&String>) -> Result<String, String> {
+fn base(config: &OpenApiConfig, declared: Option<&Result<String, String>>) -> Result<String, String> {
     let url = match (&config.base_url, declared) {
         (Some(url), _) => url.clone(),
         (None, Some(declared)) => {
+            let declared = declared.as_ref().map_err(Clone::clone)?;
             let url = Url::parse(declared).ok().or_else(|| config.url.as_ref()?.join(declared).ok());
             url.ok_or("the document names its server without a host: give base_url")?
         }

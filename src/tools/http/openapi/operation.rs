@@ -14,6 +14,9 @@ use crate::tools::schema;
 /// Longest description, in characters: APIs of models take no more.
 const MAX_DESCRIPTION: usize = 1_024;
 
+/// Longest address of a server.
+const MAX_URL: usize = 16 << 10;
+
 /// The methods that a path may have.
 const METHODS: [(&str, Method); 8] = [
     ("get", Method::GET),
@@ -33,8 +36,8 @@ pub(super) struct Operation {
     pub(super) name: String,
     pub(super) method: Method,
     pub(super) description: String,
-    /// Where it is served, if it says so itself.
-    pub(super) server: Option<String>,
+    /// Where it is served, if it says so itself, or why that cannot be read.
+    pub(super) server: Option<Result<String, String>>,
     /// With `{name}` for each parameter in it.
     pub(super) path: String,
     /// JSON schema of its arguments.
@@ -155,20 +158,40 @@ impl Place<'_> {
         both.chars().take(MAX_DESCRIPTION).collect()
     }
 
-    fn server(&self) -> Option<String> {
+    fn server(&self) -> Option<Result<String, String>> {
         [self.operation, self.item].into_iter().find_map(|holder| server(holder.get("servers")?))
     }
 }
 
-/// The address of the first server of a list, its variables by their defaults.
-pub(super) fn server(list: &Value) -> Option<String> {
+/// The address of the first server of a list, its variables by their defaults, or why there is none.
+pub(super) fn server(list: &Value) -> Option<Result<String, String>> {
     let server = list.get(0)?;
-    let mut url = server.get("url")?.as_str()?.to_owned();
-    if let Some(Value::Object(variables)) = server.get("variables") {
-        for (name, variable) in variables {
-            let default = variable.get("default").and_then(Value::as_str).unwrap_or_default();
-            url = url.replace(&format!("{{{name}}}"), default);
+    let template = server.get("url")?.as_str()?;
+    let default = |name: &str| {
+        let variable = server.get("variables")?.get(name)?;
+        Some(variable.get("default").and_then(Value::as_str).unwrap_or_default())
+    };
+    Some(expand(template, default).ok_or_else(|| "the address of its server is too long: give base_url".to_owned()))
+}
+
+/// A template with the values of the variables that are known. Values are not looked into for further ones: they could make an
+/// address of any length. `None` if it is too long as it is.
+fn expand<'a>(template: &'a str, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let (mut url, mut rest) = (String::new(), template);
+    while !rest.is_empty() {
+        let end = rest.find('{').unwrap_or(rest.len());
+        let (mut piece, mut after) = rest.split_at(end);
+        if piece.is_empty() {
+            let end = rest.find('}').map_or(rest.len(), |end| end + 1);
+            (piece, after) = rest.split_at(end);
+            let name = piece.trim_start_matches('{').trim_end_matches('}');
+            piece = value(name).unwrap_or(piece);
         }
+        if url.len() + piece.len() > MAX_URL {
+            return None;
+        }
+        url.push_str(piece);
+        rest = after;
     }
     Some(url)
 }

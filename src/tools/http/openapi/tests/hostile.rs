@@ -34,3 +34,67 @@ async fn a_model_never_says_who_asks() {
     let heard = call(&service, &registry, "api__x", &json!({})).await.unwrap();
     assert!(!heard.contains("admin"), "{heard}");
 }
+
+/// How many tools a document becomes, and why an operation of it is none.
+fn outcome(document: &Value, config: OpenApiConfig) -> (usize, String) {
+    let made = made(&document.to_string(), config);
+    (made.tools.len(), made.skipped.first().map(|skipped| skipped.reason.clone()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn an_address_with_variables_is_expanded_once() {
+    let service = Service::start().await;
+    let names: Vec<String> = ('a'..='k').map(String::from).collect();
+    // Each default names the next variable ten times.
+    let next = |at: usize| names.get(at + 1).map_or_else(|| "x".repeat(100), |next| format!("{{{next}}}").repeat(10));
+    let laughs: serde_json::Map<_, _> =
+        names.iter().enumerate().map(|(at, name)| (name.clone(), json!({"default": next(at)}))).collect();
+    let often = json!({"v": {"default": "y".repeat(10_000)}});
+    let long = format!("https://h.example/{}", "{v}".repeat(100_000));
+    let plain = json!({"host": {"default": "h.example"}, "v": {"default": "v2"}});
+    for (url, variables, is_read) in [
+        ("https://h.example/{a}", laughs.into(), true),
+        (&long, often, false),
+        ("https://{host}/{v}/{other}}{", plain, true),
+    ] {
+        let document = json!({"openapi": "3.1.0", "servers": [{"url": url, "variables": variables}],
+            "paths": {"/x": {"get": {"operationId": "x"}}}});
+        let (tools, why) = outcome(&document, OpenApiConfig { base_url: None, ..service.config() });
+        assert_eq!((tools == 1, why.contains("too long")), (is_read, !is_read), "{why}");
+        assert_eq!(outcome(&document, service.config()).0, 1, "the operator's base_url needs no other");
+    }
+    let list = json!([{"url": "https://{host}/{v}/{other}", "variables": {"host": {"default": "h.{v}"}, "v": {"default": "2"}}}]);
+    assert_eq!(server(&list), Some(Ok("https://h.{v}/2/{other}".to_owned())));
+}
+
+#[tokio::test]
+async fn schemas_that_refer_to_one_another_are_looked_at_a_number_of_times() {
+    let service = Service::start().await;
+    let begun = tokio::time::Instant::now();
+    // Each is the next one, twelve times.
+    let mut schemas: serde_json::Map<_, _> = (0..8)
+        .map(|at| {
+            let next = json!({"$ref": format!("#/components/schemas/S{}", at + 1)});
+            (format!("S{at}"), json!({"allOf": vec![next; 12]}))
+        })
+        .collect();
+    schemas.insert("S8".into(), json!({"properties": {"a": {"type": "string"}}}));
+    let body = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}});
+    let document = json!({"openapi": "3.1.0", "components": {"schemas": schemas},
+        "paths": {"/x": {"post": {"operationId": "x", "requestBody": body}}}});
+    let (tools, why) = outcome(&document, service.config());
+    assert!(tools == 0 && why.contains("objects"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn an_operation_has_a_number_of_parameters() {
+    let service = Service::start().await;
+    let parameters: Vec<_> = (0..1_001).map(|at| json!({"in": "query", "name": format!("p{at}")})).collect();
+    for (most, is_tool) in [(1_000, true), (1_001, false)] {
+        let operation = json!({"operationId": "x", "parameters": parameters[..most]});
+        let document = json!({"openapi": "3.1.0", "paths": {"/x": {"get": operation}}});
+        let (tools, why) = outcome(&document, service.config());
+        assert_eq!((tools == 1, why.contains("more than 1000 parameters")), (is_tool, !is_tool), "{why}");
+    }
+}
