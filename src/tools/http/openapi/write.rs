@@ -14,6 +14,11 @@ use url::Url;
 use super::input::{BodyKind, Input, Inputs, Place, QueryStyle};
 use crate::tools::http::template::{ENCODED, has_dot_segment, path_value};
 
+/// Longest query of an argument: the HTTP client takes no longer URL.
+const MAX_QUERY: usize = 64 << 10;
+/// Longest form.
+const MAX_FORM: usize = 4 << 20;
+
 /// What a call adds to a request.
 #[derive(Debug)]
 pub(super) struct Written {
@@ -39,7 +44,9 @@ pub(super) fn write(
         let Some(value) = given(input) else { continue };
         match input.place {
             Place::Query(style) => {
-                query.extend_pairs(query_pairs(&input.name, style, value));
+                let mut pairs = Pairs::of(MAX_QUERY);
+                pairs.add_to_query(&input.name, style, value)?;
+                query.extend_pairs(pairs.list);
             }
             Place::JsonInQuery => {
                 query.append_pair(&input.name, &value.to_string());
@@ -114,46 +121,66 @@ fn simple(value: &Value, explodes: bool) -> String {
     }
 }
 
-fn query_pairs(name: &str, style: QueryStyle, value: &Value) -> Vec<(String, String)> {
-    let own = |value: String| vec![(name.to_owned(), value)];
-    match (value, style) {
-        (Value::Array(items), QueryStyle::Joined(between)) => {
-            own(items.iter().map(plain).collect::<Vec<_>>().join(&between.to_string()))
-        }
-        (Value::Array(items), QueryStyle::Exploded | QueryStyle::Deep) => {
-            items.iter().map(|item| (name.to_owned(), plain(item))).collect()
-        }
-        (Value::Object(members), QueryStyle::Exploded) => {
-            members.iter().map(|(member, value)| (member.clone(), plain(value))).collect()
-        }
-        (Value::Object(members), QueryStyle::Joined(between)) => {
-            let parts = members.iter().flat_map(|(member, value)| [member.clone(), plain(value)]);
-            own(parts.collect::<Vec<_>>().join(&between.to_string()))
-        }
-        (Value::Object(_), QueryStyle::Deep) => {
-            let mut pairs = Vec::new();
-            deep(name.to_owned(), value, &mut pairs);
-            pairs
-        }
-        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => own(plain(value)),
-    }
+/// Names and values, up to a length: names are repeated, so little can become much.
+struct Pairs {
+    list: Vec<(String, String)>,
+    left: usize,
 }
 
-/// Members by names such as `a[b]`, at any depth: forms of web services are written so too.
-fn deep(name: String, value: &Value, pairs: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(members) => {
-            for (member, value) in members {
-                deep(format!("{name}[{member}]"), value, pairs);
+impl Pairs {
+    fn of(most: usize) -> Self {
+        Self { list: Vec::new(), left: most }
+    }
+
+    fn push(&mut self, name: &str, value: String) -> Result<(), String> {
+        let rest = self.left.checked_sub(name.len() + value.len() + 2);
+        self.left = rest.ok_or("The arguments are too long. Nothing was sent.")?;
+        self.list.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    fn add_to_query(&mut self, name: &str, style: QueryStyle, value: &Value) -> Result<(), String> {
+        match (value, style) {
+            (Value::Array(items), QueryStyle::Joined(between)) => {
+                self.push(name, items.iter().map(plain).collect::<Vec<_>>().join(&between.to_string()))
             }
-        }
-        Value::Array(items) => {
-            for item in items {
-                deep(format!("{name}[]"), item, pairs);
+            (Value::Array(items), QueryStyle::Exploded | QueryStyle::Deep) => {
+                items.iter().try_for_each(|item| self.push(name, plain(item)))
             }
+            (Value::Object(members), QueryStyle::Exploded) => {
+                members.iter().try_for_each(|(member, value)| self.push(member, plain(value)))
+            }
+            (Value::Object(members), QueryStyle::Joined(between)) => {
+                let parts = members.iter().flat_map(|(member, value)| [member.clone(), plain(value)]);
+                self.push(name, parts.collect::<Vec<_>>().join(&between.to_string()))
+            }
+            (Value::Object(_), QueryStyle::Deep) => self.deep(&mut name.to_owned(), value),
+            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => self.push(name, plain(value)),
         }
-        Value::Null => {}
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => pairs.push((name, plain(value))),
+    }
+
+    /// Members by names such as `a[b]`, at any depth: forms of web services are written so too.
+    fn deep(&mut self, name: &mut String, value: &Value) -> Result<(), String> {
+        let length = name.len();
+        match value {
+            Value::Object(members) => {
+                for (member, value) in members {
+                    name.extend(["[", member, "]"]);
+                    self.deep(name, value)?;
+                    name.truncate(length);
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    name.push_str("[]");
+                    self.deep(name, item)?;
+                    name.truncate(length);
+                }
+            }
+            Value::Null => {}
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => self.push(name, plain(value))?,
+        }
+        Ok(())
     }
 }
 
@@ -194,18 +221,18 @@ fn body(inputs: &Inputs, arguments: &Map<String, Value>) -> Result<Option<(Strin
                 members.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect();
             (kind.clone(), Value::Object(object).to_string().into())
         }
-        BodyKind::Form => ("application/x-www-form-urlencoded".into(), form(&members)),
+        BodyKind::Form => ("application/x-www-form-urlencoded".into(), form(&members)?),
         BodyKind::Multipart => multipart(&members),
         BodyKind::Text(_) => return Err("The body has no fields.".into()),
     }))
 }
 
-fn form(members: &[(&str, &Value)]) -> Bytes {
-    let mut pairs = Vec::new();
+fn form(members: &[(&str, &Value)]) -> Result<Bytes, String> {
+    let mut pairs = Pairs::of(MAX_FORM);
     for (name, value) in members {
-        deep((*name).to_owned(), value, &mut pairs);
+        pairs.deep(&mut (*name).to_owned(), value)?;
     }
-    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish().into()
+    Ok(url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs.list).finish().into())
 }
 
 /// Fields of a form; one that is a `data:` URL with base64 is a file.

@@ -35,6 +35,36 @@ async fn a_model_never_says_who_asks() {
     assert!(!heard.contains("admin"), "{heard}");
 }
 
+/// Names that are repeated make much of little.
+#[tokio::test]
+async fn arguments_that_would_be_written_at_great_length_are_refused() {
+    let service = Service::start().await;
+    let document = r"
+openapi: 3.1.0
+paths:
+  /x:
+    get:
+      operationId: query
+      parameters: [{name: m, in: query, style: deepObject, schema: {type: object}}]
+    post:
+      operationId: form
+      requestBody:
+        content: {application/x-www-form-urlencoded: {schema: {type: object, properties: {m: {type: object}}}}}
+";
+    let registry = service.registry(document);
+    let begun = tokio::time::Instant::now();
+    // 10 GB, were all of it written.
+    let long = json!({"m": {"k".repeat(100_000): vec![1; 100_000]}});
+    for tool in ["api__form", "api__query"] {
+        let told = call(&service, &registry, tool, &long).await.unwrap_err();
+        assert!(told.contains("too long"), "{told}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(service.heard.lock().is_empty());
+    let heard = call(&service, &registry, "api__form", &json!({"m": {"a": [1, {"b": 2}]}})).await.unwrap();
+    assert_eq!(body(&heard), "m%5Ba%5D%5B%5D=1&m%5Ba%5D%5B%5D%5Bb%5D=2");
+}
+
 /// How many tools a document becomes, and why an operation of it is none.
 fn outcome(document: &Value, config: OpenApiConfig) -> (usize, String) {
     let made = made(&document.to_string(), config);
