@@ -145,7 +145,7 @@ impl OpenApiTool {
     fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<bytes::Bytes>, ToolError> {
         let arguments = looked_into(raw, &self.declared)?;
         let Operation { path, inputs, method, .. } = &self.operation;
-        let mut written = write::write(&self.base, path, inputs, &arguments).map_err(ToolError::Failed)?;
+        let mut written = write::write(&self.base, path, inputs, &self.query, &arguments).map_err(ToolError::Failed)?;
         for (name, value) in &self.query {
             written.url.query_pairs_mut().append_pair(name, value.expose());
         }

@@ -1,5 +1,6 @@
 //! Writes a call's arguments as a request of its operation.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use ::http::header::{CONTENT_TYPE, COOKIE};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::input::{BodyKind, Input, Inputs, Place, QueryStyle};
+use crate::config::Secret;
 use crate::tools::http::template::{ENCODED, has_dot_segment, path_value};
 
 /// Longest query of an argument: the HTTP client takes no longer URL.
@@ -27,11 +29,13 @@ pub(super) struct Written {
     pub(super) body: Bytes,
 }
 
-/// Writes arguments. `base` is the server's address without a slash at its end. The error is a sentence for the model.
+/// Writes arguments. `base` is the server's address without a slash at its end, and `own_query` what the operator adds to the query.
+/// The error is a sentence for the model.
 pub(super) fn write(
     base: &str,
     path: &str,
     inputs: &Inputs,
+    own_query: &[(String, Secret)],
     arguments: &Map<String, Value>,
 ) -> Result<Written, String> {
     // What is absent and what is null are the same, but in a body.
@@ -46,6 +50,7 @@ pub(super) fn write(
             Place::Query(style) => {
                 let mut pairs = Pairs::of(MAX_QUERY);
                 pairs.add_to_query(&input.name, style, value)?;
+                refuse_taken(input, &pairs.list, inputs, own_query)?;
                 query.extend_pairs(pairs.list);
             }
             Place::JsonInQuery => {
@@ -75,6 +80,31 @@ pub(super) fn write(
     }
     let url = Url::parse(&url).map_err(|_| "The arguments do not make up a URL.")?;
     Ok(Written { url, headers, body: body.map(|(_, body)| body).unwrap_or_default() })
+}
+
+/// Refuses members of an argument that have the name of what the operator or another argument says in the query: of two values
+/// with one name, services heed the one or the other. Case tells nothing to some services.
+fn refuse_taken(
+    input: &Input,
+    pairs: &[(String, String)],
+    inputs: &Inputs,
+    own_query: &[(String, Secret)],
+) -> Result<(), String> {
+    let is_query = |other: &Input| matches!(other.place, Place::Query(_) | Place::JsonInQuery);
+    let others = inputs.list.iter().filter(|other| is_query(other) && other.name != input.name);
+    let taken: BTreeSet<String> = own_query
+        .iter()
+        .map(|(name, _)| name)
+        .chain(others.map(|other| &other.name))
+        .map(|name| name.to_ascii_lowercase())
+        .collect();
+    let is_taken = |name: &&String| **name != input.name && taken.contains(&name.to_ascii_lowercase());
+    match pairs.iter().map(|(name, _)| name).find(is_taken) {
+        None => Ok(()),
+        Some(name) => {
+            Err(format!("The argument `{}` cannot have a member `{name}`. Nothing was sent.", input.argument))
+        }
+    }
 }
 
 /// The path with its arguments, none of which can leave its segment.

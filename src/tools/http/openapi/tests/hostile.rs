@@ -35,6 +35,31 @@ async fn a_model_never_says_who_asks() {
     assert!(!heard.contains("admin"), "{heard}");
 }
 
+/// Members of an argument by their own names must be none that others have.
+#[tokio::test]
+async fn a_model_names_nothing_in_a_query_that_others_name() {
+    let service = Service::start().await;
+    let document = r"
+openapi: 3.1.0
+paths:
+  /x:
+    get:
+      operationId: x
+      parameters:
+        - {name: filter, in: query, schema: {type: object}}
+        - {name: page, in: query, schema: {type: integer, maximum: 3}}
+";
+    let config = OpenApiConfig { query: vec![("api_key".into(), Secret::new("OURS"))], ..service.config() };
+    let registry = Registry::new(made(document, config).tools).unwrap();
+    for member in ["api_key", "API_KEY", "page"] {
+        let told = call(&service, &registry, "api__x", &json!({"filter": {member: "mine"}})).await.unwrap_err();
+        assert!(told.contains(member) && told.contains("Nothing was sent"), "{told}");
+    }
+    assert!(service.heard.lock().is_empty());
+    let heard = call(&service, &registry, "api__x", &json!({"filter": {"colour": "red"}, "page": 2})).await.unwrap();
+    assert_eq!(target(&heard), "GET /v1/x?colour=red&page=2&api_key=OURS");
+}
+
 /// Names that are repeated make much of little.
 #[tokio::test]
 async fn arguments_that_would_be_written_at_great_length_are_refused() {
