@@ -114,16 +114,17 @@ async fn requests_go_only_where_the_operator_says() {
     let (code, told) = request(&json!({"url": at("/items"), "select": "items[?id > `1`].name"})).await;
     assert_eq!((code, content(&told)), (Some(0), "200 OK\ncontent-type: application/json\n\n[\"b\"]"));
     assert_eq!(site.requests()[0].headers["authorization"], "Bearer hush");
-    let post = json!({"url": at("/post"), "method": "POST", "headers": {"x-note": "n"}, "body": {"a": 1}});
+    let post = json!({"url": at("/post"), "method": "POST", "headers": {"prefer": "n"}, "body": {"a": 1}});
     let (code, told) = request(&post).await;
     assert!(code == Some(0) && !content(&told).contains("secret"), "{told}");
     let sent = &site.requests()[1];
     assert_eq!((sent.json()["a"].as_u64(), sent.headers["content-type"].as_str()), (Some(1), "application/json"));
-    assert!(sent.headers["x-note"] == "n" && sent.headers["idempotency-key"].starts_with("call_"));
+    assert!(sent.headers["prefer"] == "n" && sent.headers["idempotency-key"].starts_with("call_"));
     for (arguments, words) in [
         (json!({"url": format!("http://{}/items", site.address())}), "was not sent"),
         (json!({"url": "https://example.com/"}), "got no answer"),
         (json!({"url": at("/items"), "headers": {"authorization": "mine"}}), "not for you to send"),
+        (json!({"url": at("/items"), "headers": {"x-http-method-override": "DELETE"}}), "not for you to send"),
         (json!({"url": at("/items"), "headers": {"a b": "c"}}), "not the name of a header"),
     ] {
         let (code, told) = request(&arguments).await;
