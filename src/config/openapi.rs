@@ -103,7 +103,8 @@ impl OpenApiConfig {
         let is_known = url.is_some() || document.is_some();
         let base_url: Option<BaseUrl> = section.optional(
             "base_url",
-            "What comes before the paths of the document; if absent, the first of its `servers`.",
+            "What comes before the paths of the document; if absent, the first of its `servers`. Where `document` is a URL, operations with \
+             a server of another scheme, host or port than it need this.",
         );
         let include = section.key(
             "include",

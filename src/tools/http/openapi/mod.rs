@@ -102,7 +102,12 @@ fn base(config: &OpenApiConfig, declared: Option<&Result<String, String>>) -> Re
         (None, Some(declared)) => {
             let declared = declared.as_ref().map_err(Clone::clone)?;
             let url = Url::parse(declared).ok().or_else(|| config.url.as_ref()?.join(declared).ok());
-            url.ok_or("the document names its server without a host: give base_url")?
+            let url = url.ok_or("the document names its server without a host: give base_url")?;
+            // What is fetched may say something else each time: it must not lead keys and calls anywhere else.
+            if config.url.as_ref().is_some_and(|own| own.origin() != url.origin()) {
+                return Err("its server is another than that of the document: give base_url".to_owned());
+            }
+            url
         }
         (None, None) => return Err("the document names no server: give base_url".to_owned()),
     };

@@ -153,3 +153,26 @@ async fn an_operation_has_a_number_of_parameters() {
         assert_eq!((tools == 1, why.contains("more than 1000 parameters")), (is_tool, !is_tool), "{why}");
     }
 }
+
+#[tokio::test]
+async fn a_document_that_is_fetched_leads_nowhere_else() {
+    let service = Service::start().await;
+    let document = r"
+openapi: 3.1.0
+servers: [{url: /v2}]
+paths:
+  /own: {get: {operationId: own}}
+  /same: {get: {operationId: same, servers: [{url: 'https://vendor.example/v3'}]}}
+  /other: {get: {operationId: other, servers: [{url: 'https://evil.example/'}]}}
+  /clear: {get: {operationId: clear, servers: [{url: 'http://vendor.example/'}]}}
+  /port: {get: {operationId: port, servers: [{url: 'https://vendor.example:8443/'}]}}
+  /inside: {get: {operationId: inside, servers: [{url: 'http://169.254.169.254/'}]}}
+";
+    let url: Option<Url> = Some("https://vendor.example/openapi.yaml".parse().unwrap());
+    let names = |tools: &OpenApiTools| tools.tools.iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>();
+    let fetched = made(document, OpenApiConfig { url: url.clone(), base_url: None, ..service.config() });
+    assert_eq!(names(&fetched), ["api__own", "api__same"]);
+    assert_eq!(fetched.skipped.len(), 4);
+    assert!(fetched.skipped.iter().all(|one| one.reason.contains("give base_url")), "{:?}", fetched.skipped);
+    assert_eq!(made(document, OpenApiConfig { url, ..service.config() }).tools.len(), 6);
+}
