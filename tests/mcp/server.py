@@ -137,6 +137,8 @@ def answer(message, tell):
     if method == "ping":
         return {}
     if method == "tools/list":
+        if "list-result" in OPTIONS:
+            return OPTIONS["list-result"]
         listed, size = tools(), int(OPTIONS.get("page", 1000))
         start = int(params.get("cursor") or 0)
         result = {"tools": listed[start:start + size]}

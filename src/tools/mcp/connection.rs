@@ -100,12 +100,10 @@ impl Connection {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let request = ListToolsRequest { params: Some(page), ..ListToolsRequest::default() };
             let mut page = self.ask(ClientRequest::ListToolsRequest(request)).await?;
-            match page["tools"].take() {
-                Value::Array(listed) => tools.extend(listed),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                    return Err(Fault::Failed("its list of tools is not one of the protocol".to_owned()));
-                }
-            }
+            let Some(Value::Array(listed)) = page.get_mut("tools").map(Value::take) else {
+                return Err(Fault::Failed("its list of tools is not one of the protocol".to_owned()));
+            };
+            tools.extend(listed);
             if tools.len() > MAX_TOOLS {
                 tracing::warn!(most = MAX_TOOLS, "an MCP server has more tools than are taken");
                 tools.truncate(MAX_TOOLS);

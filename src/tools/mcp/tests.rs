@@ -326,3 +326,10 @@ async fn no_more_calls_are_made_at_once_than_are_allowed() {
     assert_eq!(waiting.ending, CallEnding::Answered, "nothing was sent, so nothing is lost: {waiting:?}");
     says(&waiting, "1 calls at once");
 }
+
+#[tokio::test]
+async fn a_list_that_is_no_object_is_a_trouble_and_the_server_is_looked_after_on() {
+    let (_servers, server) = tried(&process(&["--list-result", "x"])).await;
+    assert_eq!(server.trouble().unwrap(), "its list of tools is not one of the protocol");
+    assert!(!server.is_awaited());
+}

@@ -1,8 +1,10 @@
 //! Looks after one server: starts it, keeps the list of its tools fresh, and starts it again when it dies.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +33,7 @@ pub(super) async fn watch_over(server: Arc<Shared>, stop: CancellationToken) {
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            end = live(&server) => end,
+            end = supervised(live(&server)) => end,
         };
         server.state.send_modify(|state| state.connection = None);
         let name = &server.config.name;
@@ -82,6 +84,12 @@ enum End {
     Died,
     /// It does not know its session any more.
     Renew,
+}
+
+/// How a life ends: a panic in it is one more failure, so that the server is tried again after a pause.
+async fn supervised(life: impl Future<Output = End>) -> End {
+    let broken = || End::NotStarted(Fault::Failed("what it says cannot be worked with".to_owned()));
+    AssertUnwindSafe(life).catch_unwind().await.unwrap_or_else(|_| broken())
 }
 
 /// One life of a server, or of a connection to it.
@@ -137,6 +145,12 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure() {
+        let end = supervised(async { panic!("a panic of a test") }).await;
+        assert!(matches!(end, End::NotStarted(_)));
+    }
 
     #[test]
     fn pauses_double_up_to_a_minute() {
