@@ -13,6 +13,9 @@ use crate::tools::mcp::streamable::HttpFault;
 /// Longest part of a server's own words.
 const MAX_WORDS: usize = 1_000;
 
+/// What an error holds that stands for an answer which was not read: the server did what it was asked, or failed to.
+pub(super) const UNREAD: &str = "loopgate/unread";
+
 /// Why there is no answer, as the end of a sentence about the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
@@ -40,6 +43,9 @@ impl Fault {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
     pub(super) fn of(error: &ServiceError) -> Self {
         match error {
+            ServiceError::McpError(error) if error.data.as_ref().is_some_and(|data| data == UNREAD) => {
+                Self::Lost(error.message.clone().into_owned())
+            }
             ServiceError::McpError(error) => Self::Answered(words(error)),
             ServiceError::TransportSend(error) => Self::of_transport(error.error.as_ref()),
             ServiceError::Cancelled { .. } => Self::Lost("it cancelled the call".to_owned()),

@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 
+use crate::tools::mcp::fault::UNREAD;
 use crate::tools::mcp::lines::{Line, Lines};
 use crate::tools::mcp::process::Process;
 
@@ -49,23 +50,49 @@ impl Stdio {
                     most = self.most,
                     "an MCP server wrote a message that is longer than max_response"
                 );
-                let what = format!("the answer is longer than {} bytes", self.most);
-                let error = json!({"jsonrpc": "2.0", "id": id_of(&ends)?, "error": {"code": -32_603, "message": what}});
-                serde_json::from_value(error).ok()
+                let what = format!("its answer is longer than {} bytes", self.most);
+                let error = json!({"code": -32_603, "message": what, "data": UNREAD});
+                serde_json::from_value(json!({"jsonrpc": "2.0", "id": id_of(&ends)?, "error": error})).ok()
             }
         }
     }
 }
 
-/// The id in the beginning or the end of a message: of an answer that is too long, so that its call need not wait in vain.
+/// The id of an answer by its beginning and its end, so that its call need not wait in vain; `None` if these do not tell for
+/// sure: what is between them may hold other ids, and so may what the tool said.
 fn id_of(ends: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(ends);
-    let at = |found: usize| {
-        let rest = text[found + "\"id\"".len()..].trim_start().strip_prefix(':')?.trim_start();
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<i64>().ok().map(Value::from)
-    };
-    text.rmatch_indices("\"id\"").chain(text.match_indices("\"id\"")).find_map(|(found, _)| at(found))
+    let text = text.trim();
+    let mut head = text.strip_prefix('{')?;
+    let mut found = None;
+    loop {
+        let (name, after) = head.trim_start().strip_prefix('"')?.split_once('"')?;
+        let value = after.trim_start().strip_prefix(':')?.trim_start();
+        match name {
+            "id" => found = leading_number(value),
+            "jsonrpc" => {}
+            "result" | "error" => return found.or_else(|| id_at_end(text)),
+            _ => return None,
+        }
+        head = value.split_once(',')?.1;
+    }
+}
+
+/// The id at the end of an answer, behind its result.
+fn id_at_end(text: &str) -> Option<Value> {
+    let members = text.strip_suffix('}')?.trim_end();
+    let members = members.strip_suffix("\"2.0\"").map_or(Some(members), |before| {
+        let before = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"jsonrpc\"")?;
+        before.trim_end().strip_suffix(',').map(str::trim_end)
+    })?;
+    let before = members.trim_end_matches(|char: char| char.is_ascii_digit());
+    let name = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"id\"")?;
+    name.trim_end().strip_suffix(',').and_then(|_| leading_number(&members[before.len()..]))
+}
+
+fn leading_number(text: &str) -> Option<Value> {
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse::<i64>().ok().map(Value::from)
 }
 
 impl Transport<RoleClient> for Stdio {
@@ -113,6 +140,10 @@ mod tests {
         for (ends, id) in [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"content"#, Some(7)),
             (r#"{"result":{"content":[…x"}]},"jsonrpc":"2.0","id": 12}"#, Some(12)),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"structuredContent":[{"id": 12}]}}"#, Some(7)),
+            (r#"{"jsonrpc":"2.0","result":{"content":[…"}],"rows":[{"id":12}]},"id":7}"#, Some(7)),
+            (r#"{"jsonrpc":"2.0","result":{"content":[…"}],"rows":[{"id":12}]}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"#, None),
             (r#"{"method":"x","params":{"#, None),
             (r#"{"id":"a"}"#, None),
         ] {

@@ -243,7 +243,7 @@ async fn an_answer_that_is_too_long_fails_its_call_alone() {
     for config in [process(&[]), listening.config("/mcp"), plain.config("/mcp")] {
         let (_servers, server) = tried(&McpServerConfig { max_response: 100_000, ..config }).await;
         let outcome = call(&server, "test__huge", json!({"bytes": 3_000_000})).await;
-        assert!(outcome.is_error, "{}", outcome.text().len());
+        assert_eq!(outcome.ending, CallEnding::Lost, "the tool has run");
         works(&server).await;
     }
 }
