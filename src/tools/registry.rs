@@ -190,7 +190,8 @@ impl RegisteredTool {
     }
 }
 
-fn definition(spec: &ToolSpec) -> Arc<ToolDefinition> {
+/// What offers a tool to a model.
+pub(super) fn definition(spec: &ToolSpec) -> Arc<ToolDefinition> {
     Arc::new(ToolDefinition {
         name: spec.name.clone(),
         description: Some(spec.description.clone()),

@@ -109,7 +109,8 @@ def call(params, tell):
         said = json.dumps(tell.ask("elicitation/create", {"message": "Sure?", "requestedSchema": OBJECT}))
     if name == "change":
         STATE["changed"] = True
-        tell("notifications/tools/list_changed", {})
+        if not arguments.get("quietly"):
+            tell("notifications/tools/list_changed", {})
     if name == "pid":
         said = str(os.getpid())
     if name == "child":

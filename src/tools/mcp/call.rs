@@ -10,27 +10,30 @@ use crate::tools::mcp::connection::{Connection, ToolRequest};
 use crate::tools::mcp::content;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::shared::Shared;
-use crate::tools::{CallContext, ToolAnswer, ToolError};
+use crate::tools::{CallContext, ToolAnswer, ToolError, ToolSpec};
 
 /// How much earlier than the call a wait for the server ends: a call that was never sent must not count as lost.
 const MARGIN: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Calls the tool that models know by this name; only if its definition has this hash, where one is given.
+    /// Calls a tool, if the server still has it with the definition of this hash whenever something is sent.
     pub(super) async fn call(
         &self,
-        name: &str,
-        offered: Option<&str>,
+        spec: &ToolSpec,
+        offered: &str,
         mut request: ToolRequest,
         context: &CallContext,
     ) -> Result<ToolAnswer, ToolError> {
         let (_permit, mut connection) = self.ready(context.timeout).await?;
+        let name = spec.name.as_str();
         request.tool = self.own_name(name, offered)?;
         let mut answer = connection.call(request.again()).await;
         if matches!(answer, Err(Fault::SessionExpired)) {
             // The server did nothing, so it is asked again, once.
             connection.renew();
             connection = self.connection(context.timeout).await?;
+            // What it offers in another session may be something else.
+            request.tool = self.own_name(name, offered)?;
             answer = connection.call(request).await;
         }
         let server = &self.config.name;
@@ -90,17 +93,17 @@ impl Shared {
         connection.map_err(ToolError::Failed)
     }
 
-    /// What the server calls the tool.
-    fn own_name(&self, name: &str, offered: Option<&str>) -> Result<String, ToolError> {
+    /// What the server calls the tool, if it has it as it was offered.
+    fn own_name(&self, name: &str, offered: &str) -> Result<String, ToolError> {
         let state = self.state.borrow();
         let now = state.tools.iter().flat_map(|tools| tools.iter()).find(|tool| tool.spec().name == name);
-        if offered.zip(now).is_some_and(|(offered, now)| offered != now.hash()) {
+        if now.is_some_and(|now| offered != now.hash()) {
             return Err(ToolError::Failed(format!(
                 "The tool `{name}` has changed since this conversation was offered it, and cannot be called as it was. Go on \
                  without it."
             )));
         }
-        let found = state.definitions.iter().find(|definition| definition.name == name);
+        let found = now.and_then(|_| state.definitions.iter().find(|definition| definition.name == name));
         found.map(|definition| definition.own_name.clone()).ok_or_else(|| {
             let server = &self.config.name;
             ToolError::Failed(format!("The MCP server `{server}` no longer has the tool `{name}`. Go on without it."))

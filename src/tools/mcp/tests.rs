@@ -333,3 +333,27 @@ async fn a_list_that_is_no_object_is_a_trouble_and_the_server_is_looked_after_on
     assert_eq!(server.trouble().unwrap(), "its list of tools is not one of the protocol");
     assert!(!server.is_awaited());
 }
+
+#[tokio::test]
+async fn a_tool_that_has_changed_since_it_was_offered_is_not_called() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display().to_string();
+    let listening = Listening::start(&["--journal", &path]).await;
+    for (config, ends_session) in [(process(&["--journal", &path]), false), (listening.config("/mcp"), true)] {
+        std::fs::write(file.path(), "").unwrap();
+        let (servers, server) = tried(&config).await;
+        let (offered, mut changes) = (tool(&server, "test__echo"), servers.changes());
+        changes.mark_unchanged();
+        call(&server, "test__change", json!({"quietly": ends_session})).await;
+        if ends_session {
+            // What the next session offers is first known once the call was sent in the old one.
+            call(&server, "test__end_session", json!({})).await;
+        } else {
+            timeout(SOON, changes.changed()).await.unwrap().unwrap();
+        }
+        let arguments = serde_json::value::to_raw_value(&json!({"text": "x"})).unwrap();
+        let outcome = crate::tools::invoke(offered, arguments, context(SOON)).await;
+        says(&outcome, "The tool `test__echo` has changed since this conversation was offered it");
+        assert!(!journal(&file).iter().any(|message| message["params"]["name"] == "echo"));
+    }
+}

@@ -11,6 +11,7 @@ use crate::config::McpServerConfig;
 use crate::tools::mcp::connection::ToolRequest;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
+use crate::tools::registry;
 use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::offer::ToolDefinition;
 use crate::types::{Effect, TraceContext};
@@ -25,8 +26,8 @@ const DEADLINE: &str = "loopgate/deadline-ms";
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Weak<Shared>,
-    /// The hash of its definition, where the server may have another one by now.
-    offered: Option<String>,
+    /// The hash of its definition: the server may have another one by now.
+    offered: String,
 }
 
 impl McpTool {
@@ -45,7 +46,7 @@ impl McpTool {
             timeout: config.timeout,
             source: Source::Mcp,
         };
-        Some(Self { spec, server, offered: Some(offered.hash()) })
+        Some(Self { spec, server, offered: offered.hash() })
     }
 
     pub(super) fn new(definition: &Definition, config: &McpServerConfig, server: Weak<Shared>) -> Self {
@@ -57,7 +58,8 @@ impl McpTool {
             timeout: config.timeout,
             source: Source::Mcp,
         };
-        Self { spec, server, offered: None }
+        let offered = registry::definition(&spec).hash();
+        Self { spec, server, offered }
     }
 }
 
@@ -75,7 +77,7 @@ impl Tool for McpTool {
             .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent.")))?;
         let request =
             ToolRequest { tool: String::new(), arguments, meta: meta(context), progress: context.progress.clone() };
-        server.call(&self.spec.name, self.offered.as_deref(), request, context).await
+        server.call(&self.spec, &self.offered, request, context).await
     }
 }
 
