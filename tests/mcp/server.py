@@ -55,6 +55,7 @@ def tools():
         tool("child", "Starts a process that stays, and tells its number."),
         tool("count", "How many calls there were."),
         tool("end.session", "Forgets all sessions."),
+        tool("browse", "Answers with a status of failure, and an error that speaks of a session."),
         {"name": "broken", "inputSchema": {"type": "object", "$ref": "http://169.254.169.254/"}},
     ]
     if STATE["changed"]:
@@ -253,6 +254,10 @@ class Door(http.server.BaseHTTPRequestHandler):
         if "id" not in message or method is None:
             handle(message, None)
             return self.reply(202)
+        if (message.get("params") or {}).get("name") == "browse":
+            journal(message)
+            error = {"code": -32603, "message": "the session of the browser is gone"}
+            return self.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
         if "plain" in OPTIONS:
             box = []
             handle(message | {"headers": seen}, box.append)

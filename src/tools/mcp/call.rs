@@ -11,6 +11,7 @@ use crate::tools::mcp::content;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::shared::Shared;
 use crate::tools::{CallContext, ToolAnswer, ToolError, ToolSpec};
+use crate::types::Effect;
 
 /// How much earlier than the call a wait for the server ends: a call that was never sent must not count as lost.
 const MARGIN: Duration = Duration::from_millis(50);
@@ -28,18 +29,22 @@ impl Shared {
         let name = spec.name.as_str();
         request.tool = self.own_name(name, offered)?;
         let mut answer = connection.call(request.again()).await;
-        if matches!(answer, Err(Fault::SessionExpired)) {
-            // The server did nothing, so it is asked again, once.
+        let is_denied = matches!(answer, Err(Fault::SessionDenied));
+        if is_denied || matches!(answer, Err(Fault::SessionExpired)) {
             connection.renew();
-            connection = self.connection(context.timeout).await?;
-            // What it offers in another session may be something else.
-            request.tool = self.own_name(name, offered)?;
-            answer = connection.call(request).await;
+            // A server that ended the session, as the protocol defines it, did nothing. It is asked again, once.
+            if !is_denied || spec.effect != Effect::Write {
+                connection = self.connection(context.timeout).await?;
+                // What it offers in another session may be something else.
+                request.tool = self.own_name(name, offered)?;
+                answer = connection.call(request).await;
+            }
         }
         let server = &self.config.name;
         match answer {
             Ok(result) => Ok(content::answer(&result)),
-            Err(Fault::Answered(words)) => {
+            Err(fault @ (Fault::Answered(_) | Fault::SessionDenied)) => {
+                let words = if let Fault::Answered(words) = fault { words } else { fault.to_string() };
                 let text = format!("The MCP server `{server}` refused the call: {words}");
                 Ok(ToolAnswer { is_error: true, ..ToolAnswer::text(text) })
             }

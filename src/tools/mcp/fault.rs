@@ -28,6 +28,9 @@ pub(super) enum Fault {
     /// It does not know the session any more, so it did nothing.
     #[error("it has ended the session")]
     SessionExpired,
+    /// It says that it does not know the session any more, in a way that the protocol does not define.
+    #[error("it does not know the session any more")]
+    SessionDenied,
     /// It answered with an error of its own.
     #[error("it answered: {0}")]
     Answered(String),
@@ -79,6 +82,7 @@ impl Fault {
         };
         match error {
             StreamableHttpError::SessionExpired => Self::SessionExpired,
+            StreamableHttpError::Client(HttpFault::SessionDenied) => Self::SessionDenied,
             StreamableHttpError::Client(fault) if fault.may_have_worked() => Self::Lost(fault.to_string()),
             StreamableHttpError::Client(fault) => Self::Failed(fault.to_string()),
             _ => Self::closed(),

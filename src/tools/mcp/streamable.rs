@@ -137,9 +137,10 @@ impl Streamable {
         let said: Option<Value> = serde_json::from_slice(&body).ok();
         let error = said.as_ref().and_then(|said| said.get("error")).filter(|error| error["code"].is_i64());
         let words = error.and_then(|error| error["message"].as_str()).unwrap_or_default();
-        // Many servers say so of sessions that they do not know any more.
-        if has_session && status == StatusCode::BAD_REQUEST && words.to_ascii_lowercase().contains("session") {
-            return Err(Failure::SessionExpired);
+        // Many servers say so of sessions that they do not know any more, before they look at the request.
+        let is_of_request = said.as_ref().is_some_and(|said| !said["id"].is_null());
+        if has_session && status == StatusCode::BAD_REQUEST && !is_of_request && denies_session(words) {
+            return Err(Failure::Client(HttpFault::SessionDenied));
         }
         if let (Some(error), Some(id)) = (error, id)
             && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
@@ -196,6 +197,21 @@ async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Failure> {
         read.extend_from_slice(&chunk);
     }
     Ok(read)
+}
+
+/// Whether these words say that a session is not known.
+fn denies_session(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    [
+        "no valid session",
+        "session not found",
+        "unknown session",
+        "invalid session",
+        "session expired",
+        "session terminated",
+    ]
+    .iter()
+    .any(|known| words.contains(known))
 }
 
 /// The id of a request; a notification and an answer of ours have none.

@@ -93,7 +93,7 @@ async fn what_a_tool_answers_becomes_parts() {
 async fn lists_are_read_page_by_page() {
     let (_servers, server) = tried(&process(&["--page", "2", "--more", "30"])).await;
     let names = names(&server);
-    assert_eq!(names.len(), 16 + 30, "{names:?}");
+    assert_eq!(names.len(), 17 + 30, "{names:?}");
 }
 
 #[tokio::test]
@@ -185,6 +185,11 @@ async fn a_server_that_is_killed_over_http_leaves_its_call_lost_and_is_found_aga
         assert_eq!(unreached.ending, CallEnding::Answered, "nothing was sent: {unreached:?}");
         says(&unreached, "it cannot be reached");
         listening.restart().await;
+        if options.contains(&"400") {
+            // The protocol does not define this answer, so the call is not made again.
+            let refused = call(&server, "test__echo", json!({"text": "x"})).await;
+            says(&refused, "it does not know the session any more");
+        }
         works(&server).await;
     }
 }
@@ -195,6 +200,12 @@ async fn a_session_that_the_server_has_ended_is_begun_again_without_a_lost_call(
         let listening = Listening::start(&["--unknown-session", status]).await;
         let (_servers, server) = tried(&listening.config("/mcp")).await;
         call(&server, "test__end_session", json!({})).await;
+        if status == "400" {
+            // The protocol does not define it, so what may not be repeated is not.
+            let refused = call(&server, "test__echo", json!({"text": "x"})).await;
+            assert_eq!(refused.ending, CallEnding::Answered);
+            says(&refused, "it does not know the session any more");
+        }
         works(&server).await;
         let counted = call(&server, "test__count", json!({})).await;
         assert_eq!(counted.text(), "3", "no call was made twice");
@@ -356,4 +367,18 @@ async fn a_tool_that_has_changed_since_it_was_offered_is_not_called() {
         says(&outcome, "The tool `test__echo` has changed since this conversation was offered it");
         assert!(!journal(&file).iter().any(|message| message["params"]["name"] == "echo"));
     }
+}
+
+#[tokio::test]
+async fn an_error_of_a_tool_that_speaks_of_a_session_is_its_answer() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display().to_string();
+    let listening = Listening::start(&["--journal", &path]).await;
+    let (_servers, server) = tried(&listening.config("/mcp")).await;
+    let (slow, refused) =
+        tokio::join!(call(&server, "test__slow", json!({"seconds": 1})), call(&server, "test__browse", json!({})),);
+    says(&refused, "error -32603: the session of the browser is gone");
+    assert_eq!((refused.ending, slow.text().as_ref()), (CallEnding::Answered, "done"));
+    let calls = journal(&file).iter().filter(|message| message["params"]["name"] == "browse").count();
+    assert_eq!(calls, 1);
 }

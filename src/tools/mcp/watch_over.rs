@@ -125,7 +125,7 @@ async fn keep_fresh(server: &Arc<Shared>, connection: &Connection) -> End {
         }
         match timeout(server.config.start_timeout, connection.list()).await {
             Ok(Ok(listed)) => take_up(server, definition::read(&server.config, &listed)),
-            Ok(Err(Fault::SessionExpired)) => connection.renew(),
+            Ok(Err(Fault::SessionExpired | Fault::SessionDenied)) => connection.renew(),
             Ok(Err(fault)) => {
                 tracing::warn!(server = server.config.name, %fault, "an MCP server did not list its tools again");
             }

@@ -26,6 +26,9 @@ pub(in crate::tools::mcp) enum HttpFault {
     /// The answer is none that the protocol knows.
     #[error("its answer is not one of the protocol")]
     Unreadable,
+    /// It says that it does not know the session, though not as the protocol defines.
+    #[error("it does not know the session any more")]
+    SessionDenied,
     /// It answered a status of failure.
     #[error("it answered HTTP {code}{1}", code = .0.as_u16())]
     Status(StatusCode, String),
@@ -44,7 +47,7 @@ impl HttpFault {
     /// Whether the request may have taken effect although no answer says so.
     pub(in crate::tools::mcp) fn may_have_worked(&self) -> bool {
         match self {
-            Self::Unreached | Self::Untrusted | Self::Redirected => false,
+            Self::Unreached | Self::Untrusted | Self::Redirected | Self::SessionDenied => false,
             Self::Broken | Self::Unreadable | Self::TooLong(_) => true,
             // A gateway got no answer that it could pass on.
             Self::Status(status, _) => matches!(status.as_u16(), 502 | 504 | 520 | 522 | 524),
