@@ -36,10 +36,16 @@ pub struct KnownTool {
     /// The hash of the definition that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
-    /// The hash of the definition that is held back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<String>,
+    /// The hashes of the definitions that are held back, the latest last. Replicas may be offered different ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
+    /// The hashes of definitions that counted before, where changes are accepted by themselves, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<String>,
 }
+
+/// Most definitions of a tool that are remembered as held back, and most that counted before.
+const MAX_REMEMBERED: usize = 4;
 
 /// Why a definition does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +77,11 @@ impl Definitions {
             return if pinned == hash { Ok(()) } else { Err(HeldBecause::NotPinned) };
         }
         let known = self.0.get(source).and_then(|known| known.0.get(name));
-        match known.and_then(|known| known.accepted.as_deref()) {
+        match known.and_then(|known| Some((known, known.accepted.as_deref()?))) {
             None => Err(HeldBecause::New),
-            Some(accepted) if accepted == hash => Ok(()),
+            Some((_, accepted)) if accepted == hash => Ok(()),
+            // Replicas may be offered different ones for a while, each of which was accepted.
+            Some((known, _)) if policy.changed_tools == OnDefinition::Accept && contains(&known.former, hash) => Ok(()),
             Some(_) => Err(HeldBecause::Changed),
         }
     }
@@ -95,25 +103,49 @@ impl KnownTools {
             }
             let known = next.0.entry(name.to_owned()).or_default();
             let on = if known.accepted.is_none() { policy.new_tools } else { policy.changed_tools };
+            // What one replica is offered must not undo what another one was, or the two would do so in turns without end.
             if known.accepted.as_deref() == Some(hash) {
-                known.held = None;
-            } else if on == OnDefinition::Accept && (known.accepted.is_some() || known.held.is_none()) {
-                *known = KnownTool { accepted: Some(hash.to_owned()), held: None };
-            } else {
-                known.held = Some(hash.to_owned());
+                continue;
+            }
+            if on == OnDefinition::Accept && (known.accepted.is_some() || known.held.is_empty()) {
+                if !contains(&known.former, hash) {
+                    known.accept(hash);
+                }
+            } else if !contains(&known.held, hash) {
+                remember(&mut known.held, hash.to_owned());
             }
         }
         (next != *self).then_some(next)
     }
 
-    /// What is to be known once the operator accepts this definition of a tool; `None` if it is not the one that is held back.
+    /// What is to be known once the operator accepts this definition of a tool; `None` if it is none that is held back.
     #[must_use]
     pub fn accepting(&self, name: &str, hash: &str) -> Option<Self> {
         let mut next = self.clone();
-        let known = next.0.get_mut(name).filter(|known| known.held.as_deref() == Some(hash))?;
-        *known = KnownTool { accepted: Some(hash.to_owned()), held: None };
+        next.0.get_mut(name).filter(|known| contains(&known.held, hash))?.accept(hash);
         Some(next)
     }
+}
+
+impl KnownTool {
+    /// Has this definition count, and none be held back.
+    fn accept(&mut self, hash: &str) {
+        self.held.clear();
+        self.former.retain(|former| former != hash);
+        if let Some(before) = self.accepted.replace(hash.to_owned()) {
+            remember(&mut self.former, before);
+        }
+    }
+}
+
+fn contains(hashes: &[String], hash: &str) -> bool {
+    hashes.iter().any(|known| known == hash)
+}
+
+/// Adds what is latest; what is oldest makes room.
+fn remember(hashes: &mut Vec<String>, hash: String) {
+    hashes.push(hash);
+    hashes.drain(..hashes.len().saturating_sub(MAX_REMEMBERED));
 }
 
 /// The hash that the configuration names for a tool.
@@ -131,13 +163,13 @@ mod tests {
 
     fn known(accepted: &str, held: &str) -> KnownTool {
         let some = |hash: &str| (!hash.is_empty()).then(|| hash.to_owned());
-        KnownTool { accepted: some(accepted), held: some(held) }
+        KnownTool { accepted: some(accepted), held: some(held).into_iter().collect(), former: Vec::new() }
     }
 
     fn after(before: KnownTool, policy: &PinPolicy, hash: &str) -> KnownTool {
         let all = KnownTools([("s__t".to_owned(), before)].into());
         let next = all.after(policy, "s", [("s__t", hash)]).unwrap_or(all);
-        next.0["s__t"].clone()
+        KnownTool { former: Vec::new(), ..next.0["s__t"].clone() }
     }
 
     #[test]
@@ -145,8 +177,9 @@ mod tests {
         let by_default = PinPolicy::default();
         assert_eq!(after(known("", ""), &by_default, "a"), known("a", ""));
         assert_eq!(after(known("a", ""), &by_default, "b"), known("a", "b"));
-        assert_eq!(after(known("a", "b"), &by_default, "c"), known("a", "c"));
-        assert_eq!(after(known("a", "b"), &by_default, "a"), known("a", ""), "the server took it back");
+        let both = KnownTool { held: vec!["b".to_owned(), "c".to_owned()], ..known("a", "") };
+        assert_eq!(after(known("a", "b"), &by_default, "c"), both);
+        assert_eq!(after(known("a", "b"), &by_default, "a"), known("a", "b"), "another replica is offered the other");
     }
 
     #[test]
@@ -162,11 +195,26 @@ mod tests {
     }
 
     #[test]
+    fn replicas_that_are_offered_different_definitions_come_to_rest() {
+        for changed_tools in [OnDefinition::Hold, OnDefinition::Accept] {
+            let policy = policy(OnDefinition::Accept, changed_tools);
+            let (mut all, mut changes) = (KnownTools::default(), 0);
+            for hash in ["a", "b", "c"].into_iter().cycle().take(30) {
+                if let Some(next) = all.after(&policy, "s", [("s__t", hash)]) {
+                    (all, changes) = (next, changes + 1);
+                }
+            }
+            assert_eq!(changes, 3, "{all:?}");
+        }
+    }
+
+    #[test]
     fn only_what_is_held_back_can_be_accepted() {
         let all = KnownTools([("s__t".to_owned(), known("a", "b"))].into());
         assert_eq!(all.accepting("s__t", "c"), None, "it changed once more since it was looked at");
         assert_eq!(all.accepting("s__u", "b"), None);
-        assert_eq!(all.accepting("s__t", "b").unwrap().0["s__t"], known("b", ""));
+        let accepted = KnownTool { former: vec!["a".to_owned()], ..known("b", "") };
+        assert_eq!(all.accepting("s__t", "b").unwrap().0["s__t"], accepted);
     }
 
     #[test]
