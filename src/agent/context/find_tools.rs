@@ -17,7 +17,7 @@ pub const NAME: &str = "find_tools";
 /// How many tools it finds if it is not told.
 const USUAL: usize = 5;
 /// How many tools it finds at most.
-const MOST: usize = 10;
+pub const MOST: usize = 10;
 /// How much it says of each, in bytes: all of it comes with the next request.
 const SAID: usize = 160;
 

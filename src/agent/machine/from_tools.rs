@@ -21,13 +21,33 @@ impl FromTools {
         let Some(search) = search else { return 0 };
         let mut weight = 0;
         for found in &outcome.found {
-            if !self.found.iter().any(|known| known.name == found.name) {
-                weight += found.weight as usize;
-                self.found.push(found.clone());
+            // One that is found again is among the latest: the model was just told that it can call it.
+            match self.found.iter().position(|known| known.name == found.name) {
+                Some(place) => drop(self.found.remove(place)),
+                None => weight += found.weight as usize,
             }
+            self.found.push(found.clone());
         }
         let above = self.found.len().saturating_sub(search.most as usize);
         self.found.drain(..above);
         weight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_again_is_among_the_latest() {
+        let mut tools = FromTools::default();
+        let mut find = |names: &[&str]| {
+            let found = names.iter().map(|name| FoundTool { name: (*name).into(), weight: 1 }).collect();
+            tools.add(&ToolOutcome { found, ..ToolOutcome::default() }, Some(ToolSearch { first: 0, most: 3 }));
+            tools.found.iter().map(|found| found.name.to_string()).collect::<String>()
+        };
+        assert_eq!(find(&["a", "b", "c"]), "abc");
+        assert_eq!(find(&["a"]), "bca");
+        assert_eq!(find(&["d"]), "cad", "what the model was told last can be called");
     }
 }
