@@ -60,7 +60,7 @@ async fn published_servers_list_and_answer() {
     let upstream = Upstream::start([]).await;
     let (files, memory) = (node("server-filesystem", &[&place]), node("server-memory", &[]));
     let (fetch, time, git) = (
-        python("mcp-server-fetch", &[]),
+        python("mcp-server-fetch", &["--allow-private-ips"]),
         python("mcp-server-time", &["--local-timezone", "UTC"]),
         python("mcp-server-git", &[]),
     );
@@ -160,7 +160,7 @@ async fn the_server_of_everything_goes_on_over_http_too() {
     let mut process = listening(port).await;
     let upstream = Upstream::start([]).await;
     let config = format!(
-        "{}[mcp.all]\nurl = \"http://127.0.0.1:{port}/mcp\"\n[agents.default]\ntools = [\"all__*\"]\n",
+        "{}[mcp.all]\nurl = \"http://127.0.0.1:{port}/mcp\"\neffect = {{ read = [\"echo\", \"get-*\"] }}\n[agents.default]\ntools = [\"all__*\"]\n",
         upstream.config()
     );
     let server = TestServer::start(&config).await;
