@@ -53,7 +53,7 @@ async fn call(server: &TestServer, upstream: &Upstream, tool: &str, arguments: V
 }
 
 fn is_running(pid: &str) -> bool {
-    // One that has ended and that nobody has asked for is a zombie.
+    // A process that has ended and whose parent has not waited for it is a zombie.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 

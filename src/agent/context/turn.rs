@@ -52,7 +52,7 @@ pub struct TurnBuffer {
 }
 
 impl TurnBuffer {
-    /// Nothing said yet in `step` by the model that is called, which may be the closing answer, without tools. Where nobody reads the answer as it is
+    /// Nothing said yet in `step` by the model that is called, which may be the closing answer, without tools. Where no client reads the answer as it is
     /// said, it is asked for `in_one_piece` if the model may give it so.
     pub fn new(
         run: &Run,

@@ -22,7 +22,7 @@ const RUN: &str = "loopgate/run-id";
 const FENCE: &str = "loopgate/fence";
 const DEADLINE: &str = "loopgate/deadline-ms";
 
-/// A tool of a server. Whoever can call it keeps the server.
+/// A tool of a server. It keeps the server as long as a registry or a call has it.
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Weak<Shared>,
