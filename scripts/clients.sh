@@ -7,7 +7,7 @@ need_clients() {
     sdk=$(realpath -m "${CARGO_TARGET_DIR:-target}")/sdk
     export LOOPGATE_TEST_PYTHON=$sdk/python/bin/python
     export LOOPGATE_TEST_NODE_MODULES=$sdk/node/node_modules
-    if cat tests/sdk/requirements.txt tests/sdk/package.json | cmp -s - "$sdk/versions"; then
+    if cat tests/sdk/requirements.txt tests/sdk/interpreters.txt tests/sdk/package.json | cmp -s - "$sdk/versions"; then
         return
     fi
     say "Installing the clients of tests/sdk (once)"
@@ -16,7 +16,9 @@ need_clients() {
     mkdir -p "$sdk/node"
     python3 -m venv "$sdk/python"
     "$LOOPGATE_TEST_PYTHON" -m pip install --quiet --disable-pip-version-check -r tests/sdk/requirements.txt
+    # Of this package only the WebAssembly modules are used, so nothing that it depends on.
+    "$LOOPGATE_TEST_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps -r tests/sdk/interpreters.txt
     cp tests/sdk/package.json "$sdk/node/"
     npm install --prefix "$sdk/node" --silent --no-audit --no-fund
-    cat tests/sdk/requirements.txt tests/sdk/package.json >"$sdk/versions"
+    cat tests/sdk/requirements.txt tests/sdk/interpreters.txt tests/sdk/package.json >"$sdk/versions"
 }

@@ -36,6 +36,10 @@ pub const FAILPOINTS: &[&str] = &[
 /// Failpoints that no run reaches: they are in background work.
 pub const BESIDE_RUNS: &[&str] = &["leases.before_renewal"];
 
+/// Failpoints that only runs reach whose calls need an approval, in their order.
+pub const OF_APPROVALS: &[&str] =
+    &["approval.required", "approval.before_record", "approval.recorded", "approval.before_expiry"];
+
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]
 pub fn hit(name: &'static str) {
@@ -61,7 +65,7 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{BESIDE_RUNS, FAILPOINTS};
+    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS};
 
     const VARIABLE: &str = "LOOPGATE_FAILPOINT";
 
@@ -73,7 +77,7 @@ mod armed {
     }
 
     fn is_known(name: &str) -> bool {
-        FAILPOINTS.contains(&name) || BESIDE_RUNS.contains(&name)
+        [FAILPOINTS, OF_APPROVALS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
     }
 
     static ARMED: LazyLock<Result<Option<Armed>, String>> =
@@ -100,7 +104,7 @@ mod armed {
         if !is_known(name) {
             return Err(format!(
                 "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
-                [FAILPOINTS, BESIDE_RUNS].concat().join(", ")
+                [FAILPOINTS, OF_APPROVALS, BESIDE_RUNS].concat().join(", ")
             ));
         }
         match nth.parse() {

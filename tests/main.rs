@@ -4,6 +4,7 @@ mod agents;
 mod alerts;
 mod answers;
 mod anthropic;
+mod approvals;
 mod bad_inputs;
 mod breakers;
 mod builtin_tools;
@@ -39,6 +40,8 @@ mod recovery;
 mod reload;
 mod responses;
 mod round_trips;
+#[cfg(feature = "run-code")]
+mod run_code;
 mod runs;
 mod sdk;
 mod sessions;

@@ -1,5 +1,7 @@
 //! Servers of tools that the binary starts: what runs make of them, and what becomes of them.
 
+mod accepting;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -149,13 +151,14 @@ async fn a_server_is_ready_once_its_tools_are_known_or_their_time_is_up() {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_server_is_logged() {
+async fn no_secret_of_a_server_is_logged_or_told() {
     let upstream = Upstream::start([]).await;
     let more = "env = { TOKEN = { env = \"TEST_TOKEN\" } }";
     let server =
         TestServer::builder(&config(&upstream, "", more)).env("TEST_TOKEN", "sk-hush").env("LOOPGATE_LOG", "debug");
     let server = server.start().await;
-    assert_eq!(call(&server, &upstream, "test__env", json!({"name": "TOKEN"})).await, "sk-hush");
+    let told = call(&server, &upstream, "test__env", json!({"name": "TOKEN"})).await;
+    assert_eq!(told, "***", "the model is not told it either");
     server.logged("started with ***").await;
     assert!(!server.output().contains("sk-hush"), "{}", server.output());
 }

@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 25] = [
+const OURS: [(&str, &str); 26] = [
     ("tests/library.rs", "built"),
     ("src/tools/mcp/process.rs", "&command.program"),
     (".ci/run", "$()/../scripts/test"),
@@ -40,6 +40,7 @@ const OURS: [(&str, &str); 25] = [
     ("scripts/test", "scripts/check-k8s"),
     ("scripts/test", "scripts/check-prices"),
     ("scripts/test", "scripts/run"),
+    ("tests/sdk/conformance.sh", "$loopgate"),
     ("scripts/check-k8s", "${pip[@]}"),
     ("scripts/check-k8s", "$tools/bin/kubectl"),
     ("scripts/check-k8s", "$tools/bin/python"),

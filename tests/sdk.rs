@@ -1,7 +1,10 @@
 //! The official OpenAI clients for Python and Node against the real binary: what their users see is the
 //! same for both, and what they would see of OpenAI itself.
 
+#[cfg(feature = "run-code")]
+mod code;
 mod collector;
+mod conformance;
 mod description;
 mod mcp;
 

@@ -31,7 +31,7 @@ const FLOORS: [(&str, u8); 15] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 29] = [
+const ROOMS: [(&str, u8); 30] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -44,6 +44,7 @@ const ROOMS: [(&str, u8); 29] = [
     ("requester", 2),
     ("generation", 3),
     ("quotas", 2),
+    ("policies", 2),
     ("ownership", 2),
     ("follow", 2),
     ("inbox", 2),

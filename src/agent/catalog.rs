@@ -261,6 +261,11 @@ impl Catalog {
         entries
     }
 
+    /// Whether any agent has rules for the calls of its runs.
+    pub(super) fn has_policies(&self) -> bool {
+        self.agents.values().any(|agent| !agent.policy.says_nothing())
+    }
+
     /// The longest that a run of any agent may take.
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {

@@ -18,12 +18,16 @@ use crate::agent::ledger::keys;
 use crate::agent::ownership::seldom::Seldom;
 use crate::store::{CommitError, Store, Tx, Unavailable};
 use crate::tools::Definitions;
-use crate::tools::definitions::{KnownTools, own_name};
+use crate::tools::definitions::{KEPT_DAYS, KnownTools, own_name};
+use crate::types::clock::now_ms;
 
 /// How often the documents are read without a nudge, which is rarely lost.
 const READ_EVERY: Duration = Duration::from_secs(30);
 /// The same after the store did not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// How long what is known of a source is kept that no replica has any more.
+const KEPT: Duration = Duration::from_secs((KEPT_DAYS + 14) * 24 * 3_600);
+const MS_OF_A_DAY: u64 = 24 * 3_600 * 1_000;
 /// How often a change is tried that another replica's comes before.
 const ATTEMPTS: usize = 5;
 
@@ -105,7 +109,7 @@ impl StoredDefinitions {
         let mut was_held = true;
         self.change(source.name(), |known| {
             let next = known.accepting(name, hash);
-            was_held = next.is_some();
+            was_held = next.is_some() || known.has_accepted(name, hash);
             next
         })
         .await?;
@@ -119,12 +123,12 @@ impl StoredDefinitions {
     /// Reads what counts of the tools that the sources of a generation have now, notes what is new, and has the generation
     /// take it up.
     async fn review(&self, generation: &Generation) -> Result<(), Unavailable> {
-        let mut result = Ok(());
+        let (mut result, today) = (Ok(()), now_ms() / MS_OF_A_DAY);
         for source in generation.tools.sources() {
             let Some(tools) = source.tools() else { continue };
-            let offered = || tools.iter().map(|tool| (tool.spec().name.as_str(), tool.hash()));
+            let offered = || tools.iter().map(|tool| (tool.spec().name.as_str(), tool.pin()));
             let own = || offered().filter(|(name, _)| own_name(source.name(), name).is_some());
-            match self.change(source.name(), |known| known.after(source.pins(), source.name(), own())).await {
+            match self.change(source.name(), |known| known.after(source.pins(), source.name(), own(), today)).await {
                 Ok(known) => drop(self.known.lock().0.insert(source.name().to_owned(), known)),
                 Err(error) => result = Err(error),
             }
@@ -133,8 +137,8 @@ impl StoredDefinitions {
         generation.tools.admit(&self.known.lock());
         let after = generation.tools.current();
         for (name, held) in after.held() {
-            if before.held().get(name).is_none_or(|before| before.tool.hash() != held.tool.hash()) {
-                let (hash, why) = (held.tool.hash(), held.why.as_str());
+            if before.held().get(name).is_none_or(|before| before.tool.pin() != held.tool.pin()) {
+                let (hash, why) = (held.tool.pin(), held.why.as_str());
                 tracing::warn!(tool = name, hash, why, "the definition of a tool is held back until it is accepted");
             }
         }
@@ -153,7 +157,7 @@ impl StoredDefinitions {
             let version = found.as_ref().map_or(0, |document| document.version);
             let known = found.map(|document| decode::<KnownTools>(&document.value)).transpose()?.unwrap_or_default();
             let Some(next) = change(&known) else { return Ok(known) };
-            let mut tx = Tx::new(partition.clone()).put_at(key.clone(), version, encode(&next), None);
+            let mut tx = Tx::new(partition.clone()).put_at(key.clone(), version, encode(&next), Some(KEPT));
             tx.notify = Some(keys::definitions_topic());
             match self.store.commit(tx).await {
                 Ok(()) => return Ok(next),

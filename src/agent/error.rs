@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::{CommitError, Unavailable};
-use crate::types::{RunId, SessionId, Shortfall};
+use crate::types::{CallId, RunId, SessionId, Shortfall};
 
 /// A part of a request for a run. The endpoint knows the part's name on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub enum Field {
     TokenBudget,
     /// The most money.
     CostBudget,
+    /// A member of a decision about a call, counted from 0.
+    Approval(usize, &'static str),
     /// The member of this name.
     Member(&'static str),
 }
@@ -138,8 +140,30 @@ pub enum StartError {
     #[error("run {0} does not exist")]
     RunNotFound(String),
     /// The run does not wait for tool results.
-    #[error("run {0} does not wait for tool results")]
+    #[error("run {0} waits neither for tool results nor for approvals")]
     NotWaiting(RunId),
+    /// The run waits for approvals.
+    #[error("run {run} waits for the approval of calls of {tools}: POST /v1/runs/{run}/approvals decides them")]
+    WaitsForApproval {
+        /// The run.
+        run: RunId,
+        /// The tools that are to be called.
+        tools: String,
+    },
+    /// A run of the session waits for approvals.
+    #[error(
+        "session {session} has a run, {run}, that waits for the approval of a tool call: POST /v1/runs/{run}/approvals decides \
+         it, and with `on_conflict: \"interrupt\"` this request cancels that run"
+    )]
+    SessionWaits {
+        /// The session.
+        session: SessionId,
+        /// Its run.
+        run: RunId,
+    },
+    /// A decision about a call is not taken.
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
     /// The server is about to end.
     #[error("the server is shutting down; try again in a moment")]
     Draining,
@@ -152,6 +176,26 @@ pub enum StartError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
+}
+
+/// Why a decision about a call that needs an approval is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    /// The run has no such call in its present turn.
+    #[error("run {0} has no call {1} that could be approved")]
+    NoSuchCall(RunId, CallId),
+    /// The call is decided, or needs no approval.
+    #[error("the call {0} waits for no approval: it was decided before, or needs none")]
+    Decided(CallId),
+    /// The call was approved too late.
+    #[error("the call {0} is no longer to be approved: its time is up, and it is denied")]
+    Expired(CallId),
+    /// The decision is meant for other arguments.
+    #[error("the call {0} has other arguments than those that were decided: read them again, and decide about them")]
+    OtherArguments(CallId),
+    /// The caller may not decide.
+    #[error("{0}")]
+    MayNotApprove(&'static str),
 }
 
 /// Between a name that leads nowhere and where to look it up: what it may mean.

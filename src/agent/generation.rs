@@ -13,6 +13,7 @@ use crate::agent::context::offer::Offer;
 use crate::agent::context::selection::{Patterns, Selection, Selections};
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::own_tool::OwnTool;
+use crate::agent::policies::Policies;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
 use crate::llm::health::Health;
@@ -38,6 +39,8 @@ pub struct Generation {
     pub providers: Providers,
     /// What the runs of each key may take together.
     pub quotas: Quotas,
+    /// What the calls of runs are judged by, beside what agents say.
+    pub policies: Policies,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
     pub keys: HashMap<[u8; 32], KeyConfig>,
     /// How well the upstreams are; the same in all generations of a process.
@@ -49,7 +52,8 @@ pub struct Generation {
 impl Generation {
     /// What these patterns select of its tools as they are now.
     pub(super) fn select(&self, patterns: &Patterns<'_>) -> Arc<Selection> {
-        let own = self.own_tools.iter().map(|tool| tool.definition());
+        let permitted = self.own_tools.iter().filter(|tool| patterns.permit(&tool.definition().name, tool.effect()));
+        let own = permitted.map(|tool| tool.definition());
         self.selections.get(patterns, &self.tools.current(), own)
     }
 

@@ -8,7 +8,8 @@ use crate::agent::rooms::Rooms;
 use crate::llm::health::ModelStanding;
 use crate::llm::health::breaker::Standing;
 use crate::store::Unavailable;
-use crate::telemetry::metrics::{BreakerState, Figures};
+use crate::telemetry::metrics::{BreakerState, Figures, McpServerState};
+use crate::tools::definitions::own_name;
 use crate::tools::{RegisteredTool, ToolSource};
 
 /// How often a draining process looks whether its runs have ended.
@@ -116,6 +117,19 @@ impl Agent {
             let listed = server.tools().filter(|tools| !tools.is_empty());
             server.is_awaited() || listed.is_some_and(|tools| !tools.iter().any(is_known))
         })
+    }
+
+    /// How the MCP servers of the configuration are doing.
+    #[must_use]
+    pub fn mcp_servers(&self) -> Vec<McpServerState> {
+        let generation = self.generation();
+        let now = generation.tools.current();
+        let states = generation.servers.iter().map(|server| {
+            let is_own = |tool: &&String| own_name(server.name(), tool).is_some();
+            let held = now.held().keys().filter(is_own).count();
+            McpServerState { name: server.name().to_owned(), state: server.standing(), held }
+        });
+        states.collect()
     }
 
     /// Where the breakers of models stand that failed lately, those that are not closed first.

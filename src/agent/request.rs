@@ -7,9 +7,11 @@ use std::time::Duration;
 use crate::agent::generation::Generation;
 use crate::agent::request_memory::RequestMemory;
 use crate::agent::requester::Requester;
+use crate::types::approval::{ApprovalDecision, ApprovalMode};
 use crate::types::event::Decision;
-use crate::types::offer::ToolDefinition;
-use crate::types::run::{OnConflict, OnLimit, RunOptions};
+use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::policy::Layer;
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
 
 /// A valid request for a run.
@@ -41,6 +43,8 @@ pub struct NewRun {
     pub answered: Vec<CallId>,
     /// What is to become of calls among them whose outcome is not known, where the client has no result.
     pub decisions: Vec<(CallId, Decision)>,
+    /// Decisions about calls of the waiting run that need an approval. A request with any brings nothing else.
+    pub approvals: Vec<CallApproval>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
     /// The trace of its caller.
@@ -53,6 +57,10 @@ pub struct NewRun {
     pub max_output_tokens: Option<u64>,
     /// Names and globs of the server's tools; `None` for all of the agent's.
     pub tools: Option<Vec<String>>,
+    /// Rules for the run's tool calls, which only tighten those of others.
+    pub policy: Option<Arc<Layer>>,
+    /// How it asks for the approval of calls.
+    pub approval: ApprovalPatch,
     /// Narrower limits than the agent's.
     pub limits: LimitsPatch,
     /// What happens at a limit; `None` for the agent's setting.
@@ -95,7 +103,81 @@ pub struct LimitsPatch {
     pub cost_budget: Option<Micros>,
 }
 
+/// A decision about a call that waits for an approval.
+#[derive(Debug, Clone)]
+pub struct CallApproval {
+    /// The call.
+    pub call: CallId,
+    /// The decision.
+    pub decision: ApprovalDecision,
+    /// The digest of the call that the decision is meant for, if the request says it.
+    pub digest: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// Other arguments to make the call with.
+    pub arguments: Option<String>,
+    /// The result in place of the tool's.
+    pub result: Option<String>,
+}
+
+/// How a request asks for the approval of calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ApprovalPatch {
+    /// What the run does while a call needs an approval.
+    pub mode: Option<ApprovalMode>,
+    /// How long a call waits for an approval, in milliseconds.
+    pub timeout_ms: Option<u64>,
+}
+
 impl NewRun {
+    /// A request that brings nothing but decisions about calls of a waiting run.
+    #[must_use]
+    pub fn deciding(tenant: Tenant, run: RunId, approvals: Vec<CallApproval>) -> Self {
+        let options = RunOptions {
+            tool_choice: ToolChoice::Auto,
+            sampling: Arc::default(),
+            parallel_tool_calls: true,
+            on_disconnect: OnDisconnect::Continue,
+            on_unknown_outcome: OnUnknownOutcome::Fail,
+            reconnect_grace_ms: 0,
+            hide_intermediate_text: false,
+            stream_tool_arguments: false,
+            max_discards: 0,
+        };
+        Self {
+            id: RunId::mint(),
+            tenant,
+            key_name: None,
+            generation: None,
+            allowed_agents: None,
+            model: None,
+            session: None,
+            run: Some(run),
+            system: Vec::new(),
+            messages: Vec::new(),
+            answers_from: 0,
+            answered: Vec::new(),
+            decisions: Vec::new(),
+            approvals,
+            client_tools: Vec::new(),
+            trace: None,
+            request_id: None,
+            metadata: BTreeMap::new(),
+            max_output_tokens: None,
+            tools: None,
+            policy: None,
+            approval: ApprovalPatch::default(),
+            limits: LimitsPatch::default(),
+            on_limit: None,
+            on_conflict: OnConflict::Reject,
+            options,
+            waits_for_the_end: false,
+            warnings: Vec::new(),
+            claim: None,
+            memory: Arc::default(),
+        }
+    }
+
     /// Who asks, for what is there already.
     pub(super) fn requester(&self) -> Requester<'_> {
         Requester { tenant: &self.tenant, agents: self.allowed_agents.as_deref() }

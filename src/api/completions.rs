@@ -155,7 +155,8 @@ async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedS
     }
 }
 
-async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
+/// Answers with a run that was started or continued, in the shape that was asked for.
+pub async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
     let Started { head, follower, joined, replayed, .. } = started;
     let names = RunNames::from(&head);
     if shape.background {

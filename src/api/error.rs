@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::agent::definitions::AcceptError;
-use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError, StorageError};
+use crate::agent::error::{ApprovalError, ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
@@ -126,6 +126,7 @@ fn path(field: Field) -> String {
         Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
         Field::TokenBudget => "agent.limits.token_budget".to_owned(),
         Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
+        Field::Approval(index, member) => format!("approvals[{index}].{member}"),
         Field::Member(name) => (*name).to_owned(),
     }
 }
@@ -152,14 +153,30 @@ impl From<StartError> for ApiError {
             }
             StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),
             StartError::OutOfMemory => Self::new(ErrorCode::Overloaded, message).retry_after(2),
-            StartError::SessionBusy { run, .. } => Self::busy(message, &run),
+            StartError::SessionBusy { run, .. } | StartError::SessionWaits { run, .. } => Self::busy(message, &run),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),
-            StartError::NotWaiting(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
+            StartError::NotWaiting(_) | StartError::WaitsForApproval { .. } => {
+                Self::new(ErrorCode::RunNotWaiting, message).permanent()
+            }
+            StartError::Approval(error) => error.into(),
             StartError::Draining => Self::new(ErrorCode::Draining, message).retry_after(2),
             StartError::Claim(error) => error.into(),
             StartError::Storage(error) => error.into(),
             StartError::Store(error) => LookupError::Store(error).into(),
+        }
+    }
+}
+
+impl From<ApprovalError> for ApiError {
+    fn from(error: ApprovalError) -> Self {
+        let message = error.to_string();
+        match error {
+            ApprovalError::NoSuchCall(..) => Self::new(ErrorCode::CallNotFound, message),
+            ApprovalError::Decided(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
+            ApprovalError::Expired(_) => Self::new(ErrorCode::ApprovalExpired, message),
+            ApprovalError::OtherArguments(_) => Self::new(ErrorCode::VersionConflict, message).permanent(),
+            ApprovalError::MayNotApprove(_) => Self::new(ErrorCode::Forbidden, message).permanent(),
         }
     }
 }

@@ -48,6 +48,7 @@ pub async fn metrics(State(api): State<Api>, method: Method, uri: Uri, headers: 
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let format = Format::preferred(accept);
     api.agent.metrics().show_breakers(api.agent.breakers());
+    api.agent.metrics().mcp().show(api.agent.mcp_servers());
     match api.agent.metrics().write(format, api.agent.figures()) {
         None => unknown_url(&method, &uri),
         Some(Ok(text)) => {

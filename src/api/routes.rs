@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions,
-    tools, usage,
+    approvals, budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies,
+    sessions, tools, usage,
 };
 use crate::config::Scope;
 
@@ -87,6 +87,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
         needs(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
         needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
+        needs(Scope::Approvals, row!("/v1/runs/{id}/approvals", post approvals::decide)),
         needs(Scope::Steer, row!("/v1/runs/{id}/messages", post runs::steer)),
         needs(Scope::Read, row!("/v1/sessions", get sessions::list)),
         needs(Scope::Sessions, row!("/v1/sessions", post sessions::create)),

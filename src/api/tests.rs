@@ -252,6 +252,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         scopes: Scopes::all(),
         requests_per_minute: Some(2),
         quota: QuotaConfig::default(),
+        policy: std::sync::Arc::default(),
     };
     router(agent_over(store, [key]), &Arc::default(), MetricsAccess::Key)
 }

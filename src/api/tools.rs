@@ -32,7 +32,7 @@ pub struct ToolObject {
     /// `read`, `idempotent` or `write`.
     #[schema(value_type = EffectText, example = "read")]
     effect: Effect,
-    /// The SHA-256 of name, description and parameters, in hex.
+    /// The SHA-256 of name, description and parameters, and of what an MCP server says of the effect, in hex.
     definition_hash: String,
     /// Why no agent has it until this definition is accepted: `new`, `changed` or `not_pinned`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ impl ToolObject {
             parameters: spec.parameters.clone(),
             source: spec.source.as_str().to_owned(),
             effect: spec.effect,
-            definition_hash: tool.hash().to_owned(),
+            definition_hash: tool.pin().to_owned(),
             held_back,
         }
     }

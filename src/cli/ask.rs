@@ -60,7 +60,7 @@ pub(super) fn run(ask: &Ask) -> Result<(), Failure> {
         if matches!(connected, Ok(Ok(_))) {
             ask_server(ask, &local_url(listen)).await
         } else {
-            ask_own_server(ask, settings).await
+            Box::pin(ask_own_server(ask, settings)).await
         }
     })
 }

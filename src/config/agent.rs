@@ -1,5 +1,6 @@
 //! `[agents.NAME]`: agents, which a request's `model` may name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -13,7 +14,9 @@ use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
 use crate::types::Micros;
+use crate::types::approval::ApprovalTerms;
 use crate::types::pattern::{matches, may_match};
+use crate::types::policy::{Layer, LayerOwner};
 use crate::types::run::OnLimit;
 
 /// The agent that a request runs as if it names a model, and that other agents inherit from.
@@ -53,6 +56,10 @@ pub struct AgentConfig {
     pub trace_content: bool,
     /// The bounds of its runs; a request may ask for less.
     pub limits: LimitsConfig,
+    /// Which calls its runs make, ask for and deny.
+    pub policy: Arc<Layer>,
+    /// How the calls are approved that a policy asks for.
+    pub approval: ApprovalTerms,
 }
 
 /// The ceiling of an agent's runs.
@@ -126,12 +133,20 @@ impl AgentConfig {
             on_limit,
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
+            policy: read_policy(section, parent),
+            approval: section
+                .section("approval", |approval| ApprovalTerms::read(approval, parent.map(|parent| &parent.approval))),
         }
     }
 
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         patterns(&self.tools)
     }
+}
+
+fn read_policy(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Arc<Layer> {
+    let inherited = parent.map(|parent| &*parent.policy);
+    Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Agent, inherited)))
 }
 
 fn read_on_limit(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> OnLimit {
@@ -310,19 +325,23 @@ impl ToolPattern {
     }
 }
 
+/// Reads a tool's name, in which `*` matches any characters.
+pub(super) fn tool_pattern(value: &Spanned<DeValue<'_>>) -> Result<String, Misread> {
+    let pattern = text(value, "the name of a tool")?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*');
+    if !pattern.is_empty() && pattern.bytes().all(allowed) {
+        return Ok(pattern.to_owned());
+    }
+    Err(Misread::new(value, "a tool's name has only characters of A-Z a-z 0-9 _ -, and * for any characters"))
+}
+
 impl FromToml for ToolPattern {
     fn form() -> String {
         "tool name".into()
     }
 
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        let pattern = text(value, "the name of a tool")?;
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*');
-        if !pattern.is_empty() && pattern.bytes().all(allowed) {
-            Ok(Self::new(pattern))
-        } else {
-            Err(Misread::new(value, "a tool's name has only characters of A-Z a-z 0-9 _ -, and * for any characters"))
-        }
+        tool_pattern(value).map(Self)
     }
 
     fn show(&self) -> String {

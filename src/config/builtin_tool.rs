@@ -1,5 +1,5 @@
 //! `[tools.web_fetch]` and the like: built-in tools that are there only if the operator declares them, as they reach beyond the
-//! server.
+//! server, or take much of it.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use http::{HeaderName, Method};
 use super::headers::read_headers;
 use super::quantity::{Size, seconds};
 use super::reader::Section;
+use super::run_code::RunCodeConfig;
 use super::secret::Secret;
 use crate::net::guard::HostPattern;
 use crate::types::Effect;
 
 /// The built-in tools that are there only if they are declared.
-pub const DECLARED_TOOLS: [&str; 2] = ["http_request", "web_fetch"];
+pub const DECLARED_TOOLS: [&str; 3] = ["http_request", "run_code", "web_fetch"];
 
 /// Those that are declared.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ pub struct BuiltinTools {
     pub web_fetch: Option<WebFetchConfig>,
     /// Sends requests to listed hosts.
     pub http_request: Option<HttpRequestConfig>,
+    /// Runs code.
+    pub run_code: Option<RunCodeConfig>,
 }
 
 /// How pages are read.
@@ -61,6 +64,7 @@ impl BuiltinTools {
             match name {
                 "web_fetch" => tools.web_fetch = Some(WebFetchConfig::read(section)),
                 "http_request" => tools.http_request = HttpRequestConfig::read(section),
+                "run_code" => tools.run_code = RunCodeConfig::read(section),
                 _ => return read(name, section),
             }
             None
@@ -68,6 +72,7 @@ impl BuiltinTools {
         if root.is_described() {
             root.unwritten("tools.web_fetch", WebFetchConfig::read);
             root.unwritten("tools.http_request", HttpRequestConfig::read);
+            root.unwritten("tools.run_code", RunCodeConfig::read);
         }
         (tools, others)
     }

@@ -1,6 +1,7 @@
 //! `[keys.NAME]`: callers, their tenants and what they may use.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::agent::AgentConfig;
 use super::key;
@@ -12,6 +13,7 @@ use super::secret_source;
 use super::value::{PLAIN_NAME, is_plain_name};
 use super::values::Recorded;
 use crate::types::Tenant;
+use crate::types::policy::{Layer, LayerOwner};
 
 /// A key that callers authenticate with.
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ pub struct KeyConfig {
     pub requests_per_minute: Option<u32>,
     /// What its runs may take together.
     pub quota: QuotaConfig,
+    /// Which tool calls its runs make, ask for and deny.
+    pub policy: Arc<Layer>,
 }
 
 impl KeyConfig {
@@ -64,7 +68,7 @@ impl KeyConfig {
         let scopes = section.key(
             "scopes",
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
-             sessions, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
+             sessions, `approvals` approves tool calls, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
              deletes sessions, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
              `tools` accepts definitions of tools that are held back.",
             Scopes::of_tenant(),
@@ -72,6 +76,7 @@ impl KeyConfig {
         let requests_per_minute = section
             .optional("requests_per_minute", "Most requests a minute with this key, over all replicas together.");
         let quota = QuotaConfig::read(section);
+        let policy = Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Key, None)));
         Some(Self {
             name: name.to_owned(),
             tenant: tenant?,
@@ -80,6 +85,7 @@ impl KeyConfig {
             scopes,
             requests_per_minute,
             quota,
+            policy,
         })
     }
 }

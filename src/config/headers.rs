@@ -23,6 +23,11 @@ const OF_THE_CLIENT: [&str; 12] = [
     "http2-settings",
 ];
 
+/// Whether the HTTP client decides about a header.
+pub(super) fn is_of_the_client(name: &HeaderName) -> bool {
+    OF_THE_CLIENT.contains(&name.as_str())
+}
+
 /// Reads the table `headers`. Those in `own` are written by the server itself.
 pub(super) fn read_headers(section: &mut Section<'_>, own: &[&str]) -> Vec<(HeaderName, SentValue)> {
     let mut names = Vec::new();
@@ -43,7 +48,7 @@ pub(super) fn read_headers(section: &mut Section<'_>, own: &[&str]) -> Vec<(Head
             section.refuse_here("this is not the name of an HTTP header");
             return None;
         };
-        if OF_THE_CLIENT.contains(&name.as_str()) {
+        if is_of_the_client(&name) {
             section.refuse_here("this header belongs to the connection: the server decides about it");
         } else if own.contains(&name.as_str()) {
             section.refuse_here("the server itself sends this header");

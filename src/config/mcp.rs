@@ -2,20 +2,28 @@
 //!
 //! `[mcpServers.NAME]` is the same table under the name that desktop clients give it.
 
+mod access;
 mod command;
+mod credentials;
 mod desktop;
 mod effect;
+mod header;
 mod name;
+mod oauth;
 mod server;
 
 use toml::Spanned;
 use toml::de::DeValue;
 use url::Url;
 
+pub use self::access::{McpAccess, McpSession};
 pub use self::command::McpCommand;
+pub use self::credentials::{CallerCredentials, CredentialFile};
 use self::desktop::read_desktop_file;
 pub use self::effect::{Hints, McpEffects};
+use self::header::OWN_HEADERS;
 use self::name::{MAX_NAME, is_name};
+pub use self::oauth::{ClientAuth, Grant, OAuthConfig};
 pub use self::server::{McpEndpoint, McpProtocol, McpServerConfig, McpTransport};
 use super::headers::read_headers;
 use super::pins::PinPolicy;
@@ -23,19 +31,6 @@ use super::quantity::{Size, seconds};
 use super::reader::Section;
 use super::value::{FromToml, Misread, Word, text};
 use super::values::Recorded;
-
-/// Headers that the protocol itself writes.
-const OWN_HEADERS: [&str; 9] = [
-    "accept",
-    "content-type",
-    "host",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "accept-encoding",
-];
 
 impl Word for McpProtocol {
     const WORDS: &'static [(&'static str, Self)] =
@@ -92,12 +87,7 @@ pub(super) fn names(servers: &[McpServerConfig]) -> Vec<String> {
 
 impl McpServerConfig {
     fn read(name: &str, section: &mut Section<'_>) -> Option<Self> {
-        if !is_name(name) && !section.is_described() {
-            section.refuse_here(format!(
-                "a server's name has 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -, and no `_` at its ends or beside another: \
-                 its tools are named NAME__TOOL"
-            ));
-        }
+        check_name(name, section);
         let disabled = section.key("disabled", "Whether the server is left alone.", false);
         let transport = read_transport(section);
         let effects = section.section("effect", McpEffects::read);
@@ -133,11 +123,11 @@ impl McpServerConfig {
         );
         let max_concurrent_calls =
             section.key("max_concurrent_calls", "Most calls of its tools at once; others wait for these.", 16);
+        let access = McpAccess::read(section);
         let pins = PinPolicy::read(section);
-        let name = name.to_owned();
         (!disabled).then_some(())?;
         Some(Self {
-            name,
+            name: name.to_owned(),
             transport: transport?,
             effects,
             tools,
@@ -148,8 +138,19 @@ impl McpServerConfig {
             protocol,
             max_response,
             max_concurrent_calls,
+            access,
             pins,
         })
+    }
+}
+
+/// Reports a name that cannot be part of the names of tools.
+fn check_name(name: &str, section: &mut Section<'_>) {
+    if !is_name(name) && !section.is_described() {
+        section.refuse_here(format!(
+            "a server's name has 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -, and no `_` at its ends or beside another: its \
+             tools are named NAME__TOOL"
+        ));
     }
 }
 

@@ -5,6 +5,7 @@
 //! opens no connections; it reads the file itself, and files and variables that hold secrets.
 
 mod agent;
+mod approval;
 mod builtin_tool;
 mod caller;
 mod declaration;
@@ -21,6 +22,7 @@ mod model;
 mod openapi;
 mod options;
 mod pins;
+mod policy;
 mod price_file;
 mod proxy;
 mod quantity;
@@ -30,6 +32,7 @@ mod reader;
 mod redis_url;
 pub mod reference;
 mod report;
+mod run_code;
 mod scope;
 mod secret;
 mod secret_source;
@@ -52,7 +55,10 @@ pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetch
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use identity::{Identity, SentIdentity};
-pub use mcp::{Hints, McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport};
+pub use mcp::{
+    CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, McpAccess, McpCommand, McpEffects, McpEndpoint,
+    McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig,
+};
 pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use model::{ModelConfig, Models};
@@ -62,6 +68,7 @@ pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
+pub use run_code::{LanguageConfig, RunCodeConfig};
 pub use scope::{Scope, Scopes};
 pub use secret::Secret;
 pub use sent_value::SentValue;

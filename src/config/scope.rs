@@ -14,6 +14,8 @@ pub enum Scope {
     Run,
     /// Read runs, their events and sessions.
     Read,
+    /// Decide tool calls that wait for an approval.
+    Approvals,
     /// Send messages to live runs.
     Steer,
     /// Cancel runs.
@@ -32,6 +34,7 @@ impl Word for Scope {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("run", Self::Run),
         ("read", Self::Read),
+        ("approvals", Self::Approvals),
         ("steer", Self::Steer),
         ("cancel", Self::Cancel),
         ("sessions", Self::Sessions),

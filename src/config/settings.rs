@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::de::DeTable;
 
@@ -26,6 +27,7 @@ use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
 use crate::net::guard::Policy;
+use crate::types::policy::{Layer, LayerOwner};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "loopgate.toml";
@@ -61,6 +63,8 @@ pub struct Settings {
     pub builtin_tools: BuiltinTools,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
+    /// Which tool calls are made, asked for and denied, of all callers.
+    pub policy: Arc<Layer>,
     /// The file that was read, if there was one.
     file: Option<PathBuf>,
     /// The same settings by path.
@@ -178,6 +182,7 @@ impl Settings {
         });
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
         let openapi = root.named("openapi", None, OpenApiConfig::read);
+        let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let mut keys: Vec<KeyConfig> = Vec::new();
         root.named("keys", None, |name, section| {
             let key = KeyConfig::read(name, section, &agents, &keys)?;
@@ -200,6 +205,7 @@ impl Settings {
             openapi,
             builtin_tools,
             keys,
+            policy,
             file,
             values,
         }

@@ -9,6 +9,7 @@ mod mistakes;
 mod openapi;
 mod pools;
 mod presets;
+mod run_code;
 mod traces;
 mod upstreams;
 
@@ -19,6 +20,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 
 use super::*;
+use crate::types::approval::ApprovalTerms;
+use crate::types::policy::{Layer, LayerOwner};
 use crate::types::run::OnLimit;
 use crate::types::tool::WrittenCalls;
 use crate::types::{Effect, Micros, Price};
@@ -52,7 +55,7 @@ fn openai(settings: &Settings) -> &OpenAiUpstream {
 #[test]
 fn nothing_written_is_all_defaults() {
     let settings = load("");
-    assert_snapshot!(format!("{:#?}\n{:#?}\n{:#?}", settings.server, settings.store, settings.agents), @r#"
+    assert_snapshot!(format!("{:#?}\n{:#?}", settings.server, settings.store), @r#"
     ServerConfig {
         listen: 127.0.0.1:8080,
         max_body: 10485760,
@@ -84,6 +87,12 @@ fn nothing_written_is_all_defaults() {
         usage_ttl: 34560000s,
         usage_rows: 2000,
     }
+    "#);
+}
+
+#[test]
+fn nothing_written_declares_the_default_agent() {
+    assert_snapshot!(format!("{:#?}", load("").agents), @r#"
     {
         "default": AgentConfig {
             name: "default",
@@ -105,6 +114,20 @@ fn nothing_written_is_all_defaults() {
                 tool_timeout: 120s,
                 token_budget: None,
                 cost_budget: None,
+            },
+            policy: Layer {
+                owner: Agent,
+                mode: Allow,
+                allow: [],
+                ask: [],
+                deny: [],
+            },
+            approval: ApprovalTerms {
+                mode: Pause,
+                timeout_ms: 86400000,
+                needed: 1,
+                approvers: [],
+                separate: false,
             },
         },
     }
@@ -306,6 +329,8 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
             token_budget: Some(1000),
             cost_budget: Some(Micros(500_000)),
         },
+        policy: Layer { owner: LayerOwner::Agent, ..Layer::default() }.into(),
+        approval: ApprovalTerms::default(),
     };
     assert_eq!(settings.agents["small"], expected);
     assert_eq!(settings.agents["default"].limits.max_iterations, 200);

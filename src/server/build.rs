@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Generation, Quotas};
+use crate::agent::{Generation, Policies, Quotas};
 use crate::config::{self, BreakerConfig, HttpUpstream, Settings, UpstreamKind};
 use crate::llm::Model;
 use crate::llm::connect::connect;
@@ -64,7 +64,8 @@ impl Clients {
     /// No clients yet; what upstreams do is counted so.
     pub(super) fn new(metrics: Metrics, Embedded { tools, models }: Embedded) -> Self {
         let tools = ToolClients::with(tools);
-        Self { kept: KeptUpstreams::new(metrics), tools, models, ..Self::default() }
+        let servers = KeptServers::new(metrics.mcp());
+        Self { kept: KeptUpstreams::new(metrics), tools, servers, models, ..Self::default() }
     }
 
     /// What an upstream is reached with.
@@ -129,6 +130,7 @@ pub(super) fn generation(
         servers: clients.servers.next().to_vec(),
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
+        policies: Policies::new(settings.policy.clone(), &settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
         health,
         requests_per_minute: settings.server.requests_per_minute,

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 
 use crate::config::Settings;
-use crate::net::client::{CannotConnect, HttpClient};
+use crate::net::client::CannotConnect;
+use crate::net::guard::Policy;
+use crate::telemetry::metrics::McpMetrics;
 use crate::tools::ToolSource;
-use crate::tools::mcp::{McpServer, McpServers, client};
+use crate::tools::mcp::{McpClients, McpServer, McpServers};
 
 /// The servers that run.
 #[derive(Debug, Default)]
 pub(super) struct KeptServers {
     all: McpServers,
-    client: Option<HttpClient>,
+    /// What they are reached with, by the bounds for URLs that others name.
+    clients: Option<(Policy, McpClients)>,
     running: Vec<Arc<McpServer>>,
     /// Those that run once the configuration that is being built is in force.
     next: Vec<Arc<McpServer>>,
@@ -21,6 +24,11 @@ pub(super) struct KeptServers {
 }
 
 impl KeptServers {
+    /// None yet; what becomes of them is counted so.
+    pub(super) fn new(metrics: McpMetrics) -> Self {
+        Self { all: McpServers::new(metrics), ..Self::default() }
+    }
+
     /// What ends all servers with the process.
     pub(super) fn all(&self) -> McpServers {
         self.all.clone()
@@ -29,14 +37,18 @@ impl KeptServers {
     /// The servers of these settings. Those that do not run yet, or that run with other settings, are started.
     pub(super) fn of(&mut self, settings: &Settings) -> Result<Vec<Arc<dyn ToolSource>>, CannotConnect> {
         let mut servers = Vec::new();
+        let is_bounded_alike = self.clients.as_ref().is_some_and(|(egress, _)| *egress == settings.egress);
         for config in &settings.mcp {
-            let same = self.running.iter().find(|server| server.config() == config).cloned();
+            let is_same = |server: &&Arc<McpServer>| {
+                server.config() == config && (is_bounded_alike || config.access.oauth.is_none())
+            };
+            let same = self.running.iter().find(is_same).cloned();
             let server = if let Some(same) = same {
                 same
             } else {
-                let client = self.client()?;
+                let clients = self.clients(&settings.egress)?;
                 // A server that has become ready stays so, whatever it is told to start later.
-                self.all.start(config, client, !self.is_settled)
+                self.all.start(config, clients, !self.is_settled)
             };
             servers.push(server);
         }
@@ -46,9 +58,12 @@ impl KeptServers {
     }
 
     /// Keeps the servers of the configuration that was built last, which is in force now. The others end once no run uses
-    /// them.
+    /// them. A server that is left alone because it failed is tried again: what it needs may have been mended.
     pub(super) fn settle(&mut self) {
         self.running = std::mem::take(&mut self.next);
+        for server in &self.running {
+            server.retry();
+        }
         self.is_settled = true;
     }
 
@@ -57,10 +72,10 @@ impl KeptServers {
         &self.next
     }
 
-    fn client(&mut self) -> Result<HttpClient, CannotConnect> {
-        if let Some(client) = &self.client {
-            return Ok(client.clone());
+    fn clients(&mut self, egress: &Policy) -> Result<McpClients, CannotConnect> {
+        if let Some((_, clients)) = self.clients.as_ref().filter(|(of, _)| of == egress) {
+            return Ok(clients.clone());
         }
-        Ok(self.client.insert(client()?).clone())
+        Ok(self.clients.insert((egress.clone(), McpClients::new(egress)?)).1.clone())
     }
 }

@@ -10,9 +10,11 @@ use crate::config::{OpenApiConfig, Settings};
 use crate::net::client::{CannotConnect, HttpClient};
 use crate::net::fetch::Fetcher;
 use crate::net::guard::{Guard, Policy};
+#[cfg(feature = "run-code")]
+use crate::tools::code;
 use crate::tools::http::openapi::{self, OpenApiTools};
 use crate::tools::http::{self, HttpTool, web};
-use crate::tools::mcp::{self, McpServer, McpServers};
+use crate::tools::mcp::{McpClients, McpServer, McpServers};
 use crate::tools::{Registry, RegistryError, Tool, ToolSource, builtin};
 
 /// Most operations of a document of which the log says why they are no tools.
@@ -92,9 +94,20 @@ pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
     }
     let builtin =
         web::declared(&settings.builtin_tools, || clients.fetcher(&settings.egress).map_err(|error| error.to_string()));
+    made.extend(run_code(settings));
     made.extend(clients.embedded.iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool.clone()) }));
     made.extend(builtin.into_iter().map(|(name, tool)| Made { name: name.to_owned(), tool }));
     made
+}
+
+/// The tool that runs code, if it is declared and this build can run code.
+fn run_code(settings: &Settings) -> Option<Made> {
+    let config = settings.builtin_tools.run_code.as_ref()?;
+    #[cfg(feature = "run-code")]
+    let tool = code::RunCode::new(config).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+    #[cfg(not(feature = "run-code"))]
+    let tool = Err(format!("this build runs no code in {:?}", config.languages));
+    Some(Made { name: "run_code".to_owned(), tool })
 }
 
 /// The tools of a document, or why there are none.
@@ -157,7 +170,7 @@ pub async fn open(settings: &Settings) -> Result<Opened, ToolsError> {
     for config in &settings.mcp {
         let unusable =
             |error: CannotConnect| ToolsError::Unusable { name: config.name.clone(), reason: error.to_string() };
-        servers.push(all.start(config, mcp::client().map_err(unusable)?, true));
+        servers.push(all.start(config, McpClients::new(&settings.egress).map_err(unusable)?, true));
     }
     join_all(servers.iter().map(|server| server.first_try())).await;
     let tools = servers.iter().filter_map(|server| server.tools()).flat_map(|tools| tools.to_vec());

@@ -124,6 +124,9 @@ impl RunFold {
             | Event::TextDelta { .. }
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. }
+            | Event::CallAllowed { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::CommandsApplied { .. } => return,
@@ -164,11 +167,7 @@ impl RunFold {
                 let began_ms = self.step_began_ms.take();
                 Observation::StepCompleted { total_ms: began_ms.map(|began_ms| record.at_ms.saturating_sub(began_ms)) }
             }
-            Event::StopRequested { error, .. } => {
-                self.is_stopping = true;
-                self.stopped_by = error.as_ref().map(|error| error.kind);
-                return;
-            }
+            Event::StopRequested { error, .. } => return self.stop(error.as_ref().map(|error| error.kind)),
             Event::HandedOff => {
                 self.handed_off = true;
                 return;
@@ -176,6 +175,12 @@ impl RunFold {
             Event::RunFinished(outcome) => self.finish(outcome),
         };
         observe(&self.model, observation);
+    }
+
+    /// The run is to stop, because of this error if there was one.
+    fn stop(&mut self, error: Option<ErrorKind>) {
+        self.is_stopping = true;
+        self.stopped_by = error;
     }
 
     /// A step begins: if the one before failed, the same model is asked again.

@@ -42,10 +42,18 @@ pub struct KnownTool {
     /// The hashes of definitions that counted before, where changes are accepted by themselves, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<String>,
+    /// The day on which its source offered it, within a week, counted from 1970.
+    #[serde(default)]
+    pub seen: u64,
 }
 
 /// Most definitions of a tool that are remembered as held back, and most that counted before.
 const MAX_REMEMBERED: usize = 4;
+
+/// How many days what is known of a tool is kept that its source offers no more. A source cannot have it forgotten sooner.
+pub const KEPT_DAYS: u64 = 90;
+/// How many days may pass before it is noted that a tool is still offered: each note is a write.
+const NOTED_AFTER_DAYS: u64 = 7;
 
 /// Why a definition does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,38 +78,59 @@ impl HeldBecause {
     }
 }
 
+/// Whether a definition counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Agents have the tool as it is defined so.
+    Counts,
+    /// Agents do not have the tool until the definition is accepted.
+    Held(HeldBecause),
+    /// What was accepted of the source has not been read yet.
+    Unknown,
+}
+
 impl Definitions {
-    /// Whether the definition with this hash counts that a source has of a tool, or why it does not.
-    pub fn standing(&self, policy: &PinPolicy, source: &str, name: &str, hash: &str) -> Result<(), HeldBecause> {
+    /// Whether the definition with this hash counts that a source has of a tool.
+    #[must_use]
+    pub fn standing(&self, policy: &PinPolicy, source: &str, name: &str, hash: &str) -> Standing {
         if let Some(pinned) = pinned(policy, source, name) {
-            return if pinned == hash { Ok(()) } else { Err(HeldBecause::NotPinned) };
+            return if pinned == hash { Standing::Counts } else { Standing::Held(HeldBecause::NotPinned) };
         }
-        let known = self.0.get(source).and_then(|known| known.0.get(name));
+        let Some(of_source) = self.0.get(source) else { return Standing::Unknown };
+        let known = of_source.0.get(name);
         match known.and_then(|known| Some((known, known.accepted.as_deref()?))) {
-            None => Err(HeldBecause::New),
-            Some((_, accepted)) if accepted == hash => Ok(()),
+            None => Standing::Held(HeldBecause::New),
+            Some((_, accepted)) if accepted == hash => Standing::Counts,
             // Replicas may be offered different ones for a while, each of which was accepted.
-            Some((known, _)) if policy.changed_tools == OnDefinition::Accept && contains(&known.former, hash) => Ok(()),
-            Some(_) => Err(HeldBecause::Changed),
+            Some((known, _)) if policy.changed_tools == OnDefinition::Accept && contains(&known.former, hash) => {
+                Standing::Counts
+            }
+            Some(_) => Standing::Held(HeldBecause::Changed),
         }
     }
 }
 
 impl KnownTools {
-    /// What is to be known once a source offers these definitions, each a name and a hash; `None` if it is known already.
+    /// What is to be known once a source offers these definitions today, each a name and a hash; `None` if it is known already.
     #[must_use]
     pub fn after<'a>(
         &self,
         policy: &PinPolicy,
         source: &str,
         offered: impl IntoIterator<Item = (&'a str, &'a str)>,
+        today: u64,
     ) -> Option<Self> {
         let mut next = self.clone();
+        next.0.values_mut().filter(|known| known.seen == 0).for_each(|known| known.seen = today);
+        next.0.retain(|_, known| known.seen + KEPT_DAYS > today);
         for (name, hash) in offered {
             if pinned(policy, source, name).is_some() || (!next.0.contains_key(name) && next.0.len() >= MAX_KNOWN) {
                 continue;
             }
             let known = next.0.entry(name.to_owned()).or_default();
+            if known.seen + NOTED_AFTER_DAYS <= today {
+                known.seen = today;
+            }
             let on = if known.accepted.is_none() { policy.new_tools } else { policy.changed_tools };
             // What one replica is offered must not undo what another one was, or the two would do so in turns without end.
             if known.accepted.as_deref() == Some(hash) {
@@ -116,6 +145,12 @@ impl KnownTools {
             }
         }
         (next != *self).then_some(next)
+    }
+
+    /// Whether this definition of a tool counts already.
+    #[must_use]
+    pub fn has_accepted(&self, name: &str, hash: &str) -> bool {
+        self.0.get(name).is_some_and(|known| known.accepted.as_deref() == Some(hash))
     }
 
     /// What is to be known once the operator accepts this definition of a tool; `None` if it is none that is held back.
@@ -157,19 +192,21 @@ fn pinned<'p>(policy: &'p PinPolicy, source: &str, name: &str) -> Option<&'p str
 mod tests {
     use super::*;
 
+    const TODAY: u64 = 20_000;
+
     fn policy(new_tools: OnDefinition, changed_tools: OnDefinition) -> PinPolicy {
         PinPolicy { new_tools, changed_tools, ..PinPolicy::default() }
     }
 
     fn known(accepted: &str, held: &str) -> KnownTool {
         let some = |hash: &str| (!hash.is_empty()).then(|| hash.to_owned());
-        KnownTool { accepted: some(accepted), held: some(held).into_iter().collect(), former: Vec::new() }
+        KnownTool { accepted: some(accepted), held: some(held).into_iter().collect(), ..KnownTool::default() }
     }
 
     fn after(before: KnownTool, policy: &PinPolicy, hash: &str) -> KnownTool {
         let all = KnownTools([("s__t".to_owned(), before)].into());
-        let next = all.after(policy, "s", [("s__t", hash)]).unwrap_or(all);
-        KnownTool { former: Vec::new(), ..next.0["s__t"].clone() }
+        let next = all.after(policy, "s", [("s__t", hash)], TODAY).unwrap_or(all);
+        KnownTool { former: Vec::new(), seen: 0, ..next.0["s__t"].clone() }
     }
 
     #[test]
@@ -200,7 +237,7 @@ mod tests {
             let policy = policy(OnDefinition::Accept, changed_tools);
             let (mut all, mut changes) = (KnownTools::default(), 0);
             for hash in ["a", "b", "c"].into_iter().cycle().take(30) {
-                if let Some(next) = all.after(&policy, "s", [("s__t", hash)]) {
+                if let Some(next) = all.after(&policy, "s", [("s__t", hash)], TODAY) {
                     (all, changes) = (next, changes + 1);
                 }
             }
@@ -220,10 +257,23 @@ mod tests {
     #[test]
     fn what_the_configuration_pins_is_not_remembered_and_memory_is_bounded() {
         let pins = PinPolicy { pins: [("t".to_owned(), "a".to_owned())].into(), ..PinPolicy::default() };
-        assert_eq!(KnownTools::default().after(&pins, "s", [("s__t", "b")]), None);
+        assert_eq!(KnownTools::default().after(&pins, "s", [("s__t", "b")], TODAY), None);
         let names: Vec<String> = (0..MAX_KNOWN + 5).map(|n| format!("s__{n}")).collect();
         let offered = names.iter().map(|name| (name.as_str(), "a"));
-        let next = KnownTools::default().after(&PinPolicy::default(), "s", offered.clone()).unwrap();
-        assert_eq!((next.0.len(), next.after(&PinPolicy::default(), "s", offered)), (MAX_KNOWN, None));
+        let next = KnownTools::default().after(&PinPolicy::default(), "s", offered.clone(), TODAY).unwrap();
+        assert_eq!((next.0.len(), next.after(&PinPolicy::default(), "s", offered, TODAY)), (MAX_KNOWN, None));
+    }
+
+    #[test]
+    fn a_tool_that_is_long_gone_is_forgotten_and_no_sooner() {
+        let (policy, both) = (PinPolicy::default(), [("s__t", "a"), ("s__u", "b")]);
+        let all = KnownTools::default().after(&policy, "s", both, TODAY).unwrap();
+        assert_eq!(all.after(&policy, "s", both, TODAY + 1), None, "not every day is noted");
+        let noted = all.after(&policy, "s", [both[0]], TODAY + KEPT_DAYS - 1).unwrap();
+        assert_eq!(noted.0.keys().collect::<Vec<_>>(), ["s__t", "s__u"]);
+        let gone = noted.after(&policy, "s", [both[0]], TODAY + KEPT_DAYS).unwrap();
+        assert_eq!(gone.0.keys().collect::<Vec<_>>(), ["s__t"]);
+        let older = KnownTools([("s__t".to_owned(), known("a", ""))].into());
+        assert_eq!(older.after(&policy, "s", [("s__u", "b")], TODAY).unwrap().0.len(), 2, "its day was never noted");
     }
 }

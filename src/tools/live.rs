@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::tools::definitions::own_name;
+use crate::tools::definitions::{Standing, own_name};
 use crate::tools::registry::{HeldTool, Registry};
 use crate::tools::source::ToolSource;
 use crate::tools::{Definitions, RegisteredTool};
-use crate::types::Effect;
 use crate::types::offer::ToolDefinition;
+use crate::types::{Effect, RunId};
 
 /// Most tools of one source: a server that lists more is out of order.
 pub const MAX_OF_SOURCE: usize = 4_096;
@@ -30,7 +30,13 @@ impl LiveTools {
     /// The fixed tools of `fixed`, and the tools of `sources` once it is decided which of them count.
     #[must_use]
     pub fn new(fixed: Registry, sources: Vec<Arc<dyn ToolSource>>) -> Self {
-        Self { fixed: fixed.iter().cloned().collect(), sources, current: RwLock::new(Arc::new(fixed)) }
+        let all_fixed = fixed.iter().cloned().collect();
+        let tools = Self { fixed: all_fixed, sources, current: RwLock::new(Arc::new(fixed)) };
+        if !tools.sources.is_empty() {
+            // Until it is known which of their tools count, a request that names one is told so.
+            tools.admit(&Definitions::default());
+        }
+        tools
     }
 
     /// The tools that agents can be given now.
@@ -43,6 +49,13 @@ impl LiveTools {
     #[must_use]
     pub fn sources(&self) -> &[Arc<dyn ToolSource>] {
         &self.sources
+    }
+
+    /// Lets go of what is kept for a run that has ended.
+    pub fn run_ended(&self, run: &RunId) {
+        for source in &self.sources {
+            source.run_ended(run);
+        }
     }
 
     /// The tool that was offered so, if its source has not told yet what it has: a process that has just begun goes on with
@@ -63,6 +76,7 @@ impl LiveTools {
                 unheard.push(source.name().to_owned());
                 continue;
             };
+            let mut is_known = true;
             for tool in tools.iter().take(MAX_OF_SOURCE) {
                 let name = &tool.spec().name;
                 // No source can take the place of another tool.
@@ -70,10 +84,14 @@ impl LiveTools {
                 {
                     continue;
                 }
-                match definitions.standing(source.pins(), source.name(), name, tool.hash()) {
-                    Ok(()) => drop(all.entry(name.clone()).or_insert_with(|| tool.clone())),
-                    Err(why) => drop(held.insert(name.clone(), HeldTool { tool: tool.clone(), why })),
+                match definitions.standing(source.pins(), source.name(), name, tool.pin()) {
+                    Standing::Counts => drop(all.entry(name.clone()).or_insert_with(|| tool.clone())),
+                    Standing::Held(why) => drop(held.insert(name.clone(), HeldTool { tool: tool.clone(), why })),
+                    Standing::Unknown => is_known = false,
                 }
+            }
+            if !is_known {
+                unheard.push(source.name().to_owned());
             }
         }
         let next = Registry::of(&self.fixed, all, held, unheard);
@@ -84,5 +102,50 @@ impl LiveTools {
 impl From<Registry> for LiveTools {
     fn from(fixed: Registry) -> Self {
         Self::new(fixed, Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::config::PinPolicy;
+    use crate::tools::testing::StubTool;
+
+    /// A source of one tool.
+    #[derive(Debug)]
+    struct Shelf(PinPolicy, watch::Sender<u64>);
+
+    impl ToolSource for Shelf {
+        fn name(&self) -> &'static str {
+            "shelf"
+        }
+
+        fn tools(&self) -> Option<Arc<[Arc<RegisteredTool>]>> {
+            Some([Arc::new(RegisteredTool::new(StubTool::named("shelf__get").shared()).unwrap())].into())
+        }
+
+        fn changes(&self) -> watch::Receiver<u64> {
+            self.1.subscribe()
+        }
+
+        fn pins(&self) -> &PinPolicy {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn until_it_is_known_what_counts_the_tools_of_a_source_are_neither_there_nor_held_back() {
+        let tools =
+            LiveTools::new(Registry::default(), vec![Arc::new(Shelf(PinPolicy::default(), watch::Sender::default()))]);
+        let now = tools.current();
+        assert_eq!(
+            (now.unheard(), now.held().len(), now.get("shelf__get").is_some()),
+            (&["shelf".to_owned()][..], 0, false)
+        );
+        tools.admit(&Definitions([("shelf".to_owned(), crate::tools::definitions::KnownTools::default())].into()));
+        let now = tools.current();
+        assert_eq!((now.unheard().len(), now.held().len()), (0, 1), "it is known that none was accepted");
     }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 pub use arguments::check_arguments;
 pub use progress::ProgressSink;
 
-use crate::config::Identity;
+use crate::config::{Hints, Identity};
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
 use crate::types::tool::Measurement;
@@ -21,6 +21,8 @@ use crate::types::{CallId, Effect, RunId, SessionId, Tenant, TraceContext};
 
 mod arguments;
 pub mod builtin;
+#[cfg(feature = "run-code")]
+pub mod code;
 pub mod definitions;
 pub mod fit;
 pub mod http;
@@ -181,6 +183,11 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
     /// Whether its service is told anything of a run's caller, so that [`Self::too_long`] is to be asked.
     fn tells_caller(&self) -> bool {
         false
+    }
+
+    /// What its source says that a call does, whether or not it is believed. It is accepted with the definition.
+    fn hints(&self) -> Hints {
+        Hints::default()
     }
 
     /// Whether it answers without waiting, from its arguments and the clock alone. There is nothing between such a call and

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::config::Hints;
 use crate::tools::definitions::HeldBecause;
 use crate::tools::schema::{self, Schema};
 use crate::tools::{Tool, ToolSpec};
 use crate::types::json::RawValueEq;
-use crate::types::offer::ToolDefinition;
+use crate::types::offer::{OfferHash, ToolDefinition};
 use crate::types::pattern::matches;
 
 /// All tools, in the order of their names.
@@ -22,6 +23,9 @@ pub struct Registry {
     unheard: Vec<String>,
     version: u64,
 }
+
+/// The name of the tool by which models find others. It is no tool of a registry: a run answers its calls itself.
+pub const FIND_TOOLS: &str = "find_tools";
 
 /// A tool whose definition does not count.
 #[derive(Debug, Clone)]
@@ -42,6 +46,9 @@ pub enum RegistryError {
     /// Its name is not 1–64 of `A-Z a-z 0-9 _ -`.
     #[error("tool name `{name}` is not 1 to 64 of A-Z a-z 0-9 _ -")]
     Name { name: String },
+    /// A tool that runs answer themselves has its name.
+    #[error("`{name}` is the name of the tool by which models find others; give the tool another name")]
+    Reserved { name: String },
     /// Another tool has its name.
     #[error("two tools are named `{name}`")]
     Duplicate { name: String },
@@ -144,6 +151,7 @@ pub struct RegisteredTool {
     schema: Arc<Schema>,
     definition: Arc<ToolDefinition>,
     hash: OnceLock<String>,
+    pin: OnceLock<String>,
 }
 
 impl RegisteredTool {
@@ -154,9 +162,12 @@ impl RegisteredTool {
         if !is_tool_name(&name) {
             return Err(RegistryError::Name { name });
         }
+        if name == FIND_TOOLS {
+            return Err(RegistryError::Reserved { name });
+        }
         let schema = schema::compile(&spec.parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
         let definition = definition(spec);
-        Ok(Self { tool, schema: Arc::new(schema), definition, hash: OnceLock::new() })
+        Ok(Self { tool, schema: Arc::new(schema), definition, hash: OnceLock::new(), pin: OnceLock::new() })
     }
 
     /// What it is.
@@ -181,6 +192,20 @@ impl RegisteredTool {
     #[must_use]
     pub fn hash(&self) -> &str {
         self.hash.get_or_init(|| self.definition.hash())
+    }
+
+    /// The hash of what is accepted or pinned of a tool: its definition, and what its source says of its effect. So a source
+    /// that is believed in this cannot have a call repeated that was accepted as one that is not.
+    #[must_use]
+    pub fn pin(&self) -> &str {
+        let hints = self.tool.hints();
+        if hints == Hints::default() {
+            return self.hash();
+        }
+        self.pin.get_or_init(|| {
+            let written = format!("{} read_only={} idempotent={}", self.hash(), hints.read_only, hints.idempotent);
+            OfferHash::of(written.as_bytes()).as_str().to_owned()
+        })
     }
 
     /// What its arguments must be.
@@ -216,6 +241,7 @@ mod tests {
         for bad in ["", "a b", "ä", "a.b", &"x".repeat(65)] {
             assert_eq!(registry(&[bad]).unwrap_err(), RegistryError::Name { name: bad.into() });
         }
+        assert_eq!(registry(&["find_tools"]).unwrap_err(), RegistryError::Reserved { name: "find_tools".into() });
         assert!(registry(&["A-z_9", &"x".repeat(64)]).is_ok());
         let schema = StubTool::named("a").parameters(r#"{"$ref":"http://example.com/"}"#).shared();
         assert!(matches!(Registry::new([schema]), Err(RegistryError::Schema { .. })));

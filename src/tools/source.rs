@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::config::PinPolicy;
 use crate::tools::{RegisteredTool, Tool};
-use crate::types::Effect;
 use crate::types::offer::ToolDefinition;
+use crate::types::{Effect, RunId};
 
 /// Something that offers tools, of which there may be others a moment later: a server of tools.
 ///
@@ -29,6 +29,9 @@ pub trait ToolSource: Send + Sync + fmt::Debug + 'static {
     fn pending(&self, _offered: &ToolDefinition, _effect: Effect) -> Option<Arc<dyn Tool>> {
         None
     }
+
+    /// Lets go of what is kept for a run that has ended.
+    fn run_ended(&self, _run: &RunId) {}
 
     /// What becomes of definitions that are new or changed.
     fn pins(&self) -> &PinPolicy;

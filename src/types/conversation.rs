@@ -7,6 +7,7 @@
 //! | `origin` | where a message came from |
 //! | `size` | how much a message is: to a model, and in memory |
 
+mod link;
 mod message;
 mod origin;
 mod part;
@@ -14,10 +15,11 @@ mod size;
 
 use std::sync::Arc;
 
+pub use self::link::Link;
 pub use self::message::{Content, MEDIA_WEIGHT, Message, Role, audio_weight, is_compressed_audio};
 pub use self::origin::Origin;
 pub use self::part::{
-    Dialect, Extra, Link, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined, lines,
+    Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined, lines,
 };
 
 use crate::types::RunId;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::conversation::{Part, joined};
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
@@ -105,6 +106,17 @@ pub enum Event {
     },
     /// A budget is four fifths used.
     BudgetWarning { owner: BudgetOwner, kind: BudgetKind, used: u64, limit: u64 },
+    /// Nothing stands against a call of a run whose calls are judged. Internal.
+    CallAllowed {
+        call_id: CallId,
+        /// The arguments that the call is made with, if they were changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+    },
+    /// A call waits for an approval.
+    ApprovalRequired(Box<ApprovalRequest>),
+    /// Somebody decided about a call that waits for an approval, or nobody did in time.
+    ApprovalResolved(Box<Approval>),
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
     /// A server-side tool tells how far it is.
@@ -152,9 +164,11 @@ impl Event {
     #[must_use]
     pub fn is_public(&self) -> bool {
         match self {
-            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::CommandsApplied { .. } | Self::HandedOff => {
-                false
-            }
+            Self::TurnFinished { .. }
+            | Self::CallAllowed { .. }
+            | Self::StopRequested { .. }
+            | Self::CommandsApplied { .. }
+            | Self::HandedOff => false,
             Self::RunQueued
             | Self::RunStarted
             | Self::RunResumed { .. }
@@ -169,6 +183,8 @@ impl Event {
             | Self::HedgeEnded(_)
             | Self::StepDiscarded { .. }
             | Self::BudgetWarning { .. }
+            | Self::ApprovalRequired(_)
+            | Self::ApprovalResolved(_)
             | Self::ToolStarted { .. }
             | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }

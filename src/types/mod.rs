@@ -2,6 +2,7 @@
 //!
 //! No I/O, no async, no HTTP and no decisions. It does not know which modules store, send or run what it describes.
 
+pub mod approval;
 pub mod clock;
 pub mod conversation;
 pub mod error;
@@ -14,6 +15,7 @@ pub mod offer;
 pub mod outcome;
 pub mod pattern;
 pub mod pauses;
+pub mod policy;
 pub mod price;
 pub mod progress;
 pub mod report;

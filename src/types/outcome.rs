@@ -79,6 +79,8 @@ pub enum StopReason {
     ClientTools,
     /// It is unknown whether a call with side effects took effect, and the caller is to say it.
     OutcomeAsked,
+    /// Calls need an approval.
+    Approval,
     /// Someone cancelled it.
     Cancelled,
     /// Its last reader went away, and it was not to go on without one. On the wire it is cancelled.
@@ -117,6 +119,7 @@ impl StopReason {
             Self::ContextLimit => "context_limit",
             Self::EmptyResponse => "empty_response",
             Self::OutcomeAsked => "outcome_asked",
+            Self::Approval => "approval",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::CrashLoop => "crash_loop",
             Self::StoreLostState => "store_lost_state",
@@ -132,7 +135,7 @@ impl StopReason {
             Self::ContentFilter | Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => {
                 RunStatus::Incomplete
             }
-            Self::ClientTools | Self::OutcomeAsked => RunStatus::RequiresAction,
+            Self::ClientTools | Self::OutcomeAsked | Self::Approval => RunStatus::RequiresAction,
             Self::Cancelled | Self::Abandoned => RunStatus::Cancelled,
             Self::ProviderError
             | Self::ContextLimit
@@ -157,6 +160,7 @@ impl StopReason {
             | Self::Length
             | Self::ClientTools
             | Self::OutcomeAsked
+            | Self::Approval
             | Self::Cancelled
             | Self::Abandoned
             | Self::ProviderError
@@ -194,6 +198,7 @@ impl StopReason {
             | Self::Timeout
             | Self::ClientTools
             | Self::OutcomeAsked
+            | Self::Approval
             | Self::Cancelled
             | Self::Abandoned => return None,
         };
@@ -220,6 +225,9 @@ pub struct Outcome {
     /// The calls that its caller is to answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_calls: Vec<RequiredCall>,
+    /// Whether the responses of those who wait for it go on once it is resumed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stays_open: bool,
     /// Tokens of all steps.
     pub usage: Usage,
     /// Tokens since the request came that the run was on when it ended; `None` if that is the request that started it.
@@ -265,9 +273,12 @@ pub fn limit_message(reason: StopReason, short: Option<&Shortfall>) -> Option<Co
 pub struct RequiredCall {
     /// The call.
     pub call: ToolCall,
-    /// What became of it at the server; `None` for one of the client's own tools.
+    /// What became of it at the server, or why it needs an approval; `None` for one of the client's own tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Until when it can be approved, Unix milliseconds; `None` if it needs no approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
 }
 
 impl Outcome {
@@ -281,6 +292,7 @@ impl Outcome {
             reasoning: String::new(),
             error: reason.default_error(),
             required_calls: Vec::new(),
+            stays_open: false,
             usage: Usage::default(),
             leg_usage: None,
             cost: Micros::default(),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
+use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
@@ -193,6 +194,9 @@ pub struct RunSpec {
     pub bounds_output: bool,
     /// The run's bounds.
     pub limits: Limits,
+    /// What its calls are judged by before they are made; `None` if all that the model asks for are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Arc<Policy>>,
     /// What the model's tokens cost.
     pub price: Price,
     /// Where `price` comes from.
@@ -221,6 +225,12 @@ impl RunSpec {
     #[must_use]
     pub fn outgoing_trace(&self, span: SpanKey<'_>) -> Option<TraceContext> {
         self.trace.as_ref().map(|trace| trace.outgoing(&self.id, span))
+    }
+
+    /// Whether anything looks at its calls before they are made.
+    #[must_use]
+    pub fn judges_calls(&self) -> bool {
+        self.policy.is_some()
     }
 
     /// What the plan of a call of its own model depends on.

@@ -27,8 +27,8 @@ async fn tools_are_listed_with_their_effects_agents_and_definitions() {
     let ran = list(&["l*"]).await;
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     insta::assert_snapshot!(text(&ran.stdout), @"
-    TOOL  KIND  EFFECT  AGENTS  DEFINITION    DESCRIPTION
-    look  http  read    a b     d8fe0deab167  Looks\u{fffd}[2J closely.
+    TOOL  KIND  EFFECT  AGENTS  DEFINITION    PIN  DESCRIPTION
+    look  http  read    a b     d8fe0deab167  -    Looks\u{fffd}[2J closely.
     ");
     let ran = list(&[]).await;
     assert_eq!(text(&ran.stdout).lines().count(), 5, "{}", text(&ran.stdout));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::agent::admission::approve::{self, Decided};
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::{Admission, Started, transcript, unsupported};
@@ -13,9 +14,11 @@ use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::limits::left::SharedSession;
+use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::agent::run_memory::{self, Purpose};
+use crate::types::approval::Approval;
 use crate::types::conversation::requested;
 use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
@@ -23,6 +26,14 @@ use crate::types::outcome::RequiredCall;
 use crate::types::pattern::matches;
 use crate::types::sampling::Sampling;
 use crate::types::{CallId, Conversation, Message, Role, RunId, RunSpec, RunStatus};
+
+/// What a request to a waiting run comes to.
+enum Admitted {
+    /// The run goes on.
+    GoesOn(Vec<Approval>, Leg),
+    /// The run waits on, for what is not decided yet.
+    WaitsOn(Vec<Approval>),
+}
 
 impl Admission {
     /// Continues this run if it waits for its client, who may have named it.
@@ -93,20 +104,76 @@ impl Admission {
         let bytes = stored.saturating_add(run_memory::size(&new.messages));
         let memory = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
         let idle = self.acquire_waiting(new, head).await?;
-        let leg = match self.admit_answers(new, &idle, &generation, claim).await {
-            Ok(leg) => leg,
+        let admitted = match self.admit_request(new, &idle, &generation, claim).await {
+            Ok(admitted) => admitted,
             Err(error) => {
                 idle.release().await?;
                 return Err(error);
             }
         };
+        let (approvals, leg) = match admitted {
+            Admitted::GoesOn(approvals, leg) => (approvals, leg),
+            Admitted::WaitsOn(approvals) => {
+                let follower = self.launcher.keep_approvals(idle, approvals).await?;
+                let (head, session) = (head.clone(), SharedSession::unread(head));
+                let follower = follower.to_first_end();
+                return Ok(Ok(Started { head, follower, session, joined: false, replayed: false }));
+            }
+        };
         let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
-        let resumed = self.launcher.resume(idle, Some(Answer { leg, claim }), generation, memory).await;
+        let answer = Answer { approvals, leg: Some(leg), claim };
+        let resumed = self.launcher.resume(idle, Some(answer), generation, memory).await;
         Ok(resumed.map(|follower| {
             let head = Head { status: RunStatus::InProgress, ..head.clone() };
             let session = SharedSession::unread(&head);
             Started { head, follower: follower.to_first_end(), session, joined: false, replayed: false }
         }))
+    }
+
+    /// Checks what a request brings to a waiting run: answers of its client, or decisions about its calls.
+    async fn admit_request(
+        &self,
+        new: &NewRun,
+        idle: &Idle,
+        generation: &Arc<Generation>,
+        claim: Option<&mut HeldClaim>,
+    ) -> Result<Admitted, StartError> {
+        let tools: Vec<_> = idle.run().approval_requests().map(|request| request.call.name.as_str()).collect();
+        if new.approvals.is_empty() {
+            if !tools.is_empty() {
+                return Err(StartError::WaitsForApproval { run: idle.spec().id.clone(), tools: tools.join(", ") });
+            }
+            let leg = self.admit_answers(new, idle, generation, claim).await?;
+            return Ok(Admitted::GoesOn(Vec::new(), leg));
+        }
+        let Decided { approvals, is_all } = self.check_approvals(new, idle, generation).await?;
+        if !is_all {
+            self.aim_claim(claim, idle, None).await?;
+            return Ok(Admitted::WaitsOn(approvals));
+        }
+        let account = self.limits.take_slot(idle.spec(), &generation.quotas).await?;
+        self.aim_claim(claim, idle, account).await?;
+        Ok(Admitted::GoesOn(approvals, approve::leg(new, idle.run())))
+    }
+
+    /// Lets a request's claim name the run that it continues. If that fails, the run goes on waiting: this request has its
+    /// lease, so no other acquired the slot.
+    async fn aim_claim(
+        &self,
+        claim: Option<&mut HeldClaim>,
+        idle: &Idle,
+        account: Option<Account>,
+    ) -> Result<(), StartError> {
+        let Some(claim) = claim else { return Ok(()) };
+        let spec = idle.spec();
+        let target = Target::Run { id: spec.id.clone(), session: spec.session.clone(), after: idle.seq() };
+        if let Err(error) = self.set_target(claim, target).await {
+            if let Some(mut account) = account {
+                account.free_slot().await;
+            }
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Checks the answers to a waiting run, acquires the slot that the run needs, and returns the leg that resumes it.
@@ -127,16 +194,7 @@ impl Admission {
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
         let account = self.limits.take_slot(spec, &generation.quotas).await?;
-        if let Some(claim) = claim {
-            let target = Target::Run { id: spec.id.clone(), session: spec.session.clone(), after: idle.seq() };
-            if let Err(error) = self.set_target(claim, target).await {
-                // The run goes on waiting: this request has its lease, so no other acquired the slot.
-                if let Some(mut account) = account {
-                    account.free_slot().await;
-                }
-                return Err(error);
-            }
-        }
+        self.aim_claim(claim, idle, account).await?;
         let number = idle.run().leg() + 1;
         let decisions = decisions(new, &required);
         let answers = answers(new, &required, &decisions, spec.session.is_some());

@@ -82,6 +82,7 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         Step::FallBack
         | Step::DiscardStep(_)
         | Step::WarnBudget { .. }
+        | Step::JudgeCalls(_)
         | Step::RunTools(_)
         | Step::AnswerCall(_)
         | Step::SettleUnknown { .. }

@@ -8,7 +8,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::request::NewRun;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{RunId, RunStatus, Tenant};
+use crate::types::{RunId, RunStatus, StopReason, Tenant};
 
 impl Admission {
     /// Decides by the session's other runs when a new one begins; `None` if the session must be read again, because a
@@ -63,6 +63,9 @@ impl Admission {
     /// A new run that is refused changes nothing, so it is checked first.
     async fn end_waiting(&self, new: &NewRun, session: &Session, waiting: &Head) -> Result<(), StartError> {
         check_may_end(new, waiting)?;
+        if waiting.reason == Some(StopReason::Approval) && new.on_conflict != OnConflict::Interrupt {
+            return Err(StartError::SessionWaits { session: session.id.clone(), run: waiting.id.clone() });
+        }
         let generation = self.generation_of(new);
         let history = self.sessions.history(&new.tenant, session).await?;
         let spec = self.specify(new, &generation, Some(session), &history).await?.spec;

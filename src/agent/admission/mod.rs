@@ -4,12 +4,14 @@
 //! Knows nothing of how a run is driven; it hands a run that was accepted to [`launch`](crate::agent::launch).
 
 mod answer;
+mod approve;
 mod backoff;
 mod budget;
 mod claims;
 mod conflict;
 mod models;
 mod once;
+mod policy;
 mod price;
 mod select;
 mod specify;

@@ -154,10 +154,15 @@ impl Admission {
     /// How long the request's run may take to end, a wait for its client included.
     fn longest(&self, new: &NewRun) -> Duration {
         let may_answer = new.run.is_some() || !new.answered.is_empty();
-        let may_wait =
-            may_answer || !new.client_tools.is_empty() || new.options.on_unknown_outcome == OnUnknownOutcome::Ask;
+        let generation = self.generation_of(new);
+        let may_need_approval =
+            new.policy.is_some() || generation.policies.say_anything() || generation.catalog.has_policies();
+        let may_wait = may_answer
+            || may_need_approval
+            || !new.client_tools.is_empty()
+            || new.options.on_unknown_outcome == OnUnknownOutcome::Ask;
         let wait = if may_wait { self.ledger.retention().wait } else { Duration::ZERO };
-        self.generation_of(new).catalog.longest_timeout().saturating_add(wait)
+        generation.catalog.longest_timeout().saturating_add(wait)
     }
 
     async fn claim_session(

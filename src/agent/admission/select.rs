@@ -12,6 +12,7 @@ use crate::config::{AgentConfig, Identity, nearest};
 use crate::tools::Told;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::pattern::matches;
+use crate::types::policy::Policy;
 use crate::types::run::{RunOptions, ToolSearch};
 
 /// The tools that a run is offered beside its client's, or can find.
@@ -20,8 +21,13 @@ pub(super) struct Selected(Arc<Selection>);
 
 impl Selected {
     /// The tools that the agent has and the request wants. The client's must have names of their own.
-    pub(super) fn new(generation: &Generation, settings: &AgentConfig, new: &NewRun) -> Result<Self, StartError> {
-        let selected = Self(generation.select(&Patterns::of(settings, new.tools.as_deref())));
+    pub(super) fn new(
+        generation: &Generation,
+        settings: &AgentConfig,
+        new: &NewRun,
+        policy: Option<&Arc<Policy>>,
+    ) -> Result<Self, StartError> {
+        let selected = Self(generation.select(&Patterns::of(settings, new.tools.as_deref(), policy)));
         selected.check_caller(new)?;
         selected.check(new, generation, settings)?;
         Ok(selected)
@@ -48,7 +54,7 @@ impl Selected {
     pub(super) fn unheard(&self) -> Option<String> {
         let names = self.0.unheard.join(", ");
         (!names.is_empty())
-            .then(|| format!("these servers of tools have not answered yet, so their tools are missing: {names}"))
+            .then(|| format!("it is not known yet which tools these servers have, so their tools are missing: {names}"))
     }
 
     /// How more of them are found.

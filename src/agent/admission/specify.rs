@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::{Admission, models, price};
+use crate::agent::admission::{Admission, models, policy, price};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context;
 use crate::agent::context::server_tools::ServerTools;
@@ -47,12 +47,14 @@ impl Admission {
         if !may_use(&resolved.agent_name) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
-        let selected = Selected::new(generation, &resolved.settings, new)?;
+        let policy = policy::of_run(new, &resolved.settings, generation)?;
+        let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
+        spec.policy = policy;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
@@ -131,6 +133,7 @@ fn pinned(
         max_output_tokens: most_output.min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
+        policy: None,
         price,
         price_origin,
         warnings,

@@ -12,8 +12,8 @@ use crate::types::json::RawValueEq;
 use crate::types::offer::ToolDefinition;
 use crate::types::{ToolCall, ToolOutcome};
 
-/// Its name.
-pub const NAME: &str = "find_tools";
+/// Its name, which no other tool of the server has.
+pub const NAME: &str = crate::tools::registry::FIND_TOOLS;
 /// How many tools it finds if it is not told.
 const USUAL: usize = 5;
 /// How many tools it finds at most.
@@ -49,8 +49,9 @@ struct Arguments {
     limit: Option<usize>,
 }
 
-/// Answers a call whose arguments were checked: finds tools among those of the run.
-pub fn answer(call: &ToolCall, servers: &ServerTools) -> ToolOutcome {
+/// Answers a call whose arguments were checked: finds tools among those of the run, at most so many as can be offered beside what
+/// other calls of the step found.
+pub fn answer(call: &ToolCall, servers: &ServerTools, room: usize) -> ToolOutcome {
     let arguments = match call.arguments.trim() {
         "" => "{}",
         written => written,
@@ -59,7 +60,11 @@ pub fn answer(call: &ToolCall, servers: &ServerTools) -> ToolOutcome {
         Ok(arguments) => arguments,
         Err(error) => return ToolOutcome::failed(format!("The arguments of `{NAME}` cannot be read: {error}.")),
     };
-    let found = servers.find(&query, limit.unwrap_or(USUAL).clamp(1, MOST));
+    if room == 0 {
+        let text = "The other searches have found as many tools as you can be given at once. Use these first, and search again then.";
+        return ToolOutcome::failed(text.to_owned());
+    }
+    let found = servers.find(&query, limit.unwrap_or(USUAL).clamp(1, MOST).min(room));
     if found.is_empty() {
         let text = "No tool fits these words. Try others: what the tool should do, or the name of the service.";
         return ToolOutcome { parts: vec![Part::text(text)], ..ToolOutcome::default() };

@@ -3,7 +3,7 @@
 //! The same patterns come again and again. So what they select is worked out once, and costs a run nothing however many
 //! tools there are.
 
-use std::hash::Hasher as _;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use moka::sync::Cache;
@@ -14,9 +14,11 @@ use crate::agent::context::offer::Offer;
 use crate::agent::context::server_tools::ServerTools;
 use crate::config::AgentConfig;
 use crate::tools::definitions::SEPARATOR;
-use crate::tools::{RegisteredTool, Registry};
+use crate::tools::{RegisteredTool, Registry, ToolSpec};
+use crate::types::Effect;
 use crate::types::offer::{OfferHash, ToolDefinition};
 use crate::types::pattern::{matches, may_match};
+use crate::types::policy::Policy;
 use crate::types::run::ToolSearch;
 
 /// Most bytes of definitions that are kept of what was selected lately.
@@ -37,6 +39,8 @@ pub struct Patterns<'a> {
     pub always: &'a [String],
     /// How many tools are offered from the start at most.
     pub most: usize,
+    /// What calls are judged by: a tool of which no call would be made is not offered.
+    pub policy: Option<&'a Arc<Policy>>,
 }
 
 /// The tools that patterns select.
@@ -67,18 +71,24 @@ struct Key {
     asked: Option<Box<[String]>>,
     always: Box<[String]>,
     most: usize,
+    policy: Option<Arc<Policy>>,
 }
 
 impl<'a> Patterns<'a> {
     /// Those of an agent and of a request.
     #[must_use]
-    pub fn of(agent: &'a AgentConfig, asked: Option<&'a [String]>) -> Self {
-        Self { agent: &agent.tools, asked, always: &agent.always_offered, most: agent.max_offered_tools }
+    pub fn of(agent: &'a AgentConfig, asked: Option<&'a [String]>, policy: Option<&'a Arc<Policy>>) -> Self {
+        Self { agent: &agent.tools, asked, always: &agent.always_offered, most: agent.max_offered_tools, policy }
     }
 
     fn select(&self, name: &str) -> bool {
         let names_it = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         names_it(self.agent) && self.asked.is_none_or(names_it)
+    }
+
+    /// Whether calls of this tool may be made.
+    pub fn permit(&self, name: &str, effect: Effect) -> bool {
+        self.policy.is_none_or(|policy| !policy.always_denies(name, effect))
     }
 
     fn hash(&self, version: u64) -> u64 {
@@ -92,19 +102,24 @@ impl<'a> Patterns<'a> {
                 hasher.write(pattern.as_bytes());
             }
         }
+        if let Some(policy) = self.policy {
+            policy.layers.hash(&mut hasher);
+        }
         hasher.finish()
     }
 }
 
 impl Key {
     fn new(patterns: &Patterns<'_>, version: u64) -> Self {
-        let Patterns { agent, asked, always, most } = *patterns;
-        Self { version, agent: agent.into(), asked: asked.map(Into::into), always: always.into(), most }
+        let Patterns { agent, asked, always, most, policy } = *patterns;
+        let policy = policy.cloned();
+        Self { version, agent: agent.into(), asked: asked.map(Into::into), always: always.into(), most, policy }
     }
 
     fn is(&self, patterns: &Patterns<'_>, version: u64) -> bool {
-        let Self { agent, asked, always, most, version: own } = self;
-        *own == version && Patterns { agent, asked: asked.as_deref(), always, most: *most } == *patterns
+        let Self { agent, asked, always, most, policy, version: own } = self;
+        let policy = policy.as_ref();
+        *own == version && Patterns { agent, asked: asked.as_deref(), always, most: *most, policy } == *patterns
     }
 }
 
@@ -115,8 +130,8 @@ impl Selection {
         registry: &Registry,
         own_tools: impl Iterator<Item = &'o Arc<ToolDefinition>>,
     ) -> Self {
-        let all: Vec<&Arc<RegisteredTool>> =
-            registry.iter().filter(|tool| patterns.select(&tool.spec().name)).collect();
+        let is_offered = |tool: &ToolSpec| patterns.select(&tool.name) && patterns.permit(&tool.name, tool.effect);
+        let all: Vec<&Arc<RegisteredTool>> = registry.iter().filter(|tool| is_offered(tool.spec())).collect();
         let own = own_tools.filter(|tool| registry.get(&tool.name).is_none() && patterns.select(&tool.name));
         let mut own: Vec<_> = own.cloned().collect();
         let is_always =

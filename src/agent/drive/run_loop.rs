@@ -50,6 +50,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
                 driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
             }
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
+            Step::JudgeCalls(calls) => Box::pin(steps::admit::judge_calls(driver, calls)).await?,
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,
             Step::AnswerCall(call) => Box::pin(steps::answer_call::answer_call(driver, call)).await?,
             Step::SettleUnknown(calls) => settle_unknown(driver, calls),

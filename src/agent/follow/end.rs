@@ -5,7 +5,8 @@ use crate::types::{Event, RunStatus};
 /// Whether nothing follows this event: the run ended, or waits for its client.
 pub(super) fn ends(event: &Event) -> bool {
     match event {
-        Event::RunFinished(outcome) => outcome.status().is_final() || outcome.status() == RunStatus::RequiresAction,
+        Event::RunFinished(outcome) if outcome.status() == RunStatus::RequiresAction => !outcome.stays_open,
+        Event::RunFinished(outcome) => outcome.status().is_final(),
         Event::RunQueued
         | Event::RunStarted
         | Event::RunResumed { .. }
@@ -21,6 +22,9 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::TurnFinished { .. }
         | Event::StepDiscarded { .. }
         | Event::BudgetWarning { .. }
+        | Event::CallAllowed { .. }
+        | Event::ApprovalRequired(_)
+        | Event::ApprovalResolved(_)
         | Event::ToolStarted { .. }
         | Event::ToolProgress { .. }
         | Event::ToolFinished { .. }

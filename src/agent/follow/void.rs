@@ -59,6 +59,9 @@ impl Follower {
                     | Event::HedgeEnded(_)
                     | Event::TurnFinished { .. }
                     | Event::BudgetWarning { .. }
+                    | Event::CallAllowed { .. }
+                    | Event::ApprovalRequired(_)
+                    | Event::ApprovalResolved(_)
                     | Event::ToolStarted { .. }
                     | Event::ToolProgress { .. }
                     | Event::ToolFinished { .. }

@@ -123,6 +123,16 @@ impl Idle {
         (record, (self.log.entries(), entry))
     }
 
+    /// The same of several events.
+    pub(super) fn next_records(
+        &self,
+        events: impl IntoIterator<Item = Event>,
+    ) -> (Vec<Arc<Record>>, (u64, Vec<Bytes>)) {
+        let (mut seq, at_ms) = (self.seq(), now_ms());
+        let (records, entries) = events.into_iter().map(|event| log::encode(&mut seq, at_ms, event)).unzip();
+        (records, (self.log.entries(), entries))
+    }
+
     /// Applies a record that is in the log now.
     pub(super) fn push(&mut self, record: Arc<Record>) {
         self.readers.recorded(&record);

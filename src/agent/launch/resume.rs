@@ -23,6 +23,8 @@ use crate::agent::ownership::registry::Registration;
 use crate::agent::run_memory::{self, MemoryShare};
 use crate::failpoint;
 use crate::store::{CommitError, Store, Unavailable, Watch};
+use crate::types::approval::Approval;
+use crate::types::clock::now_ms;
 use crate::types::event::Leg;
 use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 
@@ -41,8 +43,10 @@ pub(in crate::agent) enum NotResumed {
 /// What a client's request resumes a run with.
 #[derive(Debug)]
 pub(in crate::agent) struct Answer {
-    /// What the log keeps of the request.
-    pub(in crate::agent) leg: Leg,
+    /// What was decided about calls that waited for an approval.
+    pub(in crate::agent) approvals: Vec<Approval>,
+    /// What the log keeps of the request; `None` if nobody answered in time.
+    pub(in crate::agent) leg: Option<Leg>,
     /// The claim of the key under which the request was sent.
     pub(in crate::agent) claim: Option<ClaimEnd>,
 }
@@ -144,15 +148,17 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
-        let (leg, claim) = answer.map_or((None, None), |Answer { leg, claim }| (Some(leg), claim));
+        let (approvals, leg, claim) =
+            answer.map_or((Vec::new(), None, None), |Answer { approvals, leg, claim }| (approvals, leg, claim));
         let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
         let is_answered = leg.is_some();
-        let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
+        let approvals = approvals.into_iter().map(|approval| Event::ApprovalResolved(Box::new(approval)));
+        let (records, entries) = idle.next_records(approvals.chain([Event::RunResumed { leg }]));
         // After a crash nothing comes from a client, and the few bytes are counted with the rest of the log.
-        let answer = if is_answered { entry.1.len() as u64 } else { 0 };
+        let answer = if is_answered { entries.1.iter().map(|entry| entry.len() as u64).sum() } else { 0 };
         idle.count(answer);
         let (head, retention) = (Head { leg: number, ..idle.new_head() }, self.ledger.retention());
-        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, claim, entry), session, retention);
+        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, claim, entries), session, retention);
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         let (index, live) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live));
         if matches!(index, Err(CommitError::CeilingReached { .. })) {
@@ -167,10 +173,35 @@ impl Launcher {
         failpoint::hit("resume.before_record");
         self.ledger.commit(commit.run).await.map_err(unavailable)?;
         failpoint::hit("resume.recorded");
-        idle.push(resumed);
+        for record in records {
+            idle.push(record);
+        }
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
         Ok(Prepared { history, budget, account, commands, nudges, memory, first_step_began: false, tools })
+    }
+
+    /// Records what was decided about some calls of a run that waits for approvals, and leaves the run waiting for the
+    /// others. Readers find the decisions and what is left behind what the log had before.
+    pub(in crate::agent) async fn keep_approvals(
+        &self,
+        mut idle: Idle,
+        approvals: Vec<Approval>,
+    ) -> Result<Follower, Unavailable> {
+        let (before, spec) = (idle.seq(), idle.spec().clone());
+        let approvals = approvals.into_iter().map(|approval| Event::ApprovalResolved(Box::new(approval)));
+        let (records, (length, mut entries)) = idle.next_records(approvals);
+        for record in records {
+            idle.push(record);
+        }
+        let outcome = idle.run().outcome(StopReason::Approval, now_ms());
+        entries.extend(idle.next_records([Event::RunFinished(Box::new(outcome))]).1.1);
+        failpoint::hit("approval.before_record");
+        let kept = self.ledger.commit(commits::decide(&spec, idle.lease.fence(), (length, entries))).await;
+        failpoint::hit("approval.recorded");
+        let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, before);
+        idle.release().await?;
+        kept.map_err(unavailable).map(|()| follower)
     }
 
     /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.

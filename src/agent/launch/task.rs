@@ -85,6 +85,7 @@ impl Launcher {
         // The end of a run releases its lease.
         let lease = (!has_ended).then_some(lease);
         if has_ended {
+            driver.generation.tools.run_ended(run);
             let recorder = &driver.recorder;
             self.ledger.note_end(&live.tenant, recorder.partition(), run, Some(recorder.bytes())).await;
         }

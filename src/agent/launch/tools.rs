@@ -11,7 +11,11 @@ use crate::types::RunSpec;
 impl Launcher {
     /// The tools of a run that was accepted before, perhaps elsewhere and under another configuration. `None` if
     /// the store lost their definitions.
-    pub(super) async fn tools(&self, spec: &RunSpec, generation: &Generation) -> Result<Option<Toolbox>, Unavailable> {
+    pub(in crate::agent) async fn tools(
+        &self,
+        spec: &RunSpec,
+        generation: &Generation,
+    ) -> Result<Option<Toolbox>, Unavailable> {
         let servers = if let Some(known) = generation.known_offer(spec) {
             known
         } else {

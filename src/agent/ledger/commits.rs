@@ -1,9 +1,10 @@
-//! The five changes that a run's life is made of: which documents change together.
+//! The six changes that a run's life is made of: which documents change together.
 //!
 //! | change | run | session | elsewhere |
 //! | --- | --- | --- | --- |
 //! | [`create`] | spec, head and first events appear | names the run | the tenant's index, first |
 //! | [`begin`] | its log grows; head and spec say that it began | is the run's | |
+//! | [`decide`] | its log grows; it waits on | | |
 //! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
 //! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
 //! | [`end`], to wait | its log and head say until when | changes, lives as long | [`index_wait`], first |
@@ -126,18 +127,25 @@ pub fn begin(
     session.queue.retain(|queued| *queued != spec.id);
     session.active_run = Some(spec.id.clone());
     let ttl = retention.session_ttl_under(&session, spec);
-    let tx = put_session(drive_on(head, spec, fence, (length, started)), &session, version, ttl);
+    let tx = put_session(drive_on(head, spec, fence, (length, vec![started])), &session, version, ttl);
     let topic = keys::topic(&tx.partition, &spec.id);
     Tx { notify: Some(topic), ..tx }
 }
 
-/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered:
+/// Notes what was decided about some calls of a run that waits on, behind so many entries of its log.
+pub fn decide(spec: &RunSpec, fence: Fence, (after, entries): (u64, Vec<Bytes>)) -> Tx {
+    let append = Write::Append { log: keys::events(&spec.id), after, entries };
+    let tx = Tx::new(keys::partition_of(spec)).check(under_lease(&spec.id, fence)).write(append);
+    Tx { notify: Some(keys::topic(&tx.partition, &spec.id)), ..tx }
+}
+
+/// Resumes a run with these events, which follow so many entries of its log, after a crash or after its client answered:
 /// then the head counts `answer` bytes more as stored, and the `claim` of the key under which the answer was sent is
 /// counted with them. The session's document changes too, so a concurrent start or deletion fails by its version.
 pub fn resume(
     (spec, head): (&RunSpec, &Head),
     fence: Fence,
-    (answer, claim, entry): (u64, Option<ClaimEnd>, (u64, Bytes)),
+    (answer, claim, entries): (u64, Option<ClaimEnd>, (u64, Vec<Bytes>)),
     session: Option<Versioned>,
     retention: Retention,
 ) -> Indexed {
@@ -150,8 +158,8 @@ pub fn resume(
         index = claim.count(index);
     }
     // What was to expire with a waiting run lives again.
-    let mut tx =
-        drive_on(head, spec, fence, entry).write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
+    let mut tx = drive_on(head, spec, fence, entries)
+        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
     tx = keep_inbox(tx, &spec.id, Duration::MAX);
     if let Some(Versioned { mut session, version }) = session {
         if !spec.concurrent {
@@ -369,11 +377,11 @@ fn put_end(tx: Tx, head: &Head, ttl: Duration) -> Tx {
         .write(Write::ExpireLog { log: keys::events(&head.id), ttl })
 }
 
-/// An event after which a run is driven.
-fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (length, entry): (u64, Bytes)) -> Tx {
+/// Events after which a run is driven.
+fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (after, entries): (u64, Vec<Bytes>)) -> Tx {
     Tx::new(keys::partition_of(spec))
         .check(under_lease(&spec.id, fence))
-        .write(Write::Append { log: keys::events(&spec.id), after: length, entries: vec![entry] })
+        .write(Write::Append { log: keys::events(&spec.id), after, entries })
         .write(Write::Put { key: keys::head(&spec.id), value: encode(head), ttl: None })
         .write(Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: None })
 }

@@ -58,6 +58,9 @@ impl Charges {
             | Event::ProviderRetry { .. }
             | Event::HedgeStarted(_)
             | Event::BudgetWarning { .. }
+            | Event::CallAllowed { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }

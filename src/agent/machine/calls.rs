@@ -1,5 +1,6 @@
 //! The tool calls of a run's last turn: who answers each, and how far it came.
 
+use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::event::Decision;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolCall, ToolOutcome};
@@ -14,6 +15,28 @@ pub(super) struct OpenCall {
     dispatched_before: u32,
     /// How often its run was resumed while it was dispatched.
     interrupted: u32,
+    /// What was decided of it before it is made; `None` until it is judged.
+    ruling: Option<Ruling>,
+    /// Whether its arguments are others than the model wrote.
+    pub(super) is_changed: bool,
+}
+
+/// What was decided of a call before it is made.
+#[derive(Debug, Clone)]
+enum Ruling {
+    Allowed,
+    /// It waits for an approval.
+    Asked(Waiting),
+    /// It is answered so, and is not made.
+    Answered(Box<ToolOutcome>),
+}
+
+/// A call that waits for an approval.
+#[derive(Debug, Clone)]
+struct Waiting {
+    request: Box<ApprovalRequest>,
+    /// The keys whose callers have approved it.
+    approved_by: Vec<Option<String>>,
 }
 
 /// Who answers a call.
@@ -39,21 +62,90 @@ pub(super) enum CallState {
 
 impl OpenCall {
     pub(super) fn new(call: ToolCall, executor: Executor) -> Self {
-        Self { call, executor, state: CallState::Pending, dispatched_before: 0, interrupted: 0 }
+        Self {
+            call,
+            executor,
+            state: CallState::Pending,
+            dispatched_before: 0,
+            interrupted: 0,
+            ruling: None,
+            is_changed: false,
+        }
     }
 
     /// Whether the server has still to answer it.
     pub(super) fn is_open(&self) -> bool {
         match self.state {
-            CallState::Pending | CallState::Started(_) => self.executor != Executor::Client,
+            CallState::Pending | CallState::Started(_) => {
+                self.executor != Executor::Client && self.approval_request().is_none()
+            }
             CallState::Asked(_) | CallState::Finished(_) => false,
+        }
+    }
+
+    /// Whether it is to be judged before it is made.
+    pub(super) fn is_unjudged(&self) -> bool {
+        self.is_open() && self.started().is_none() && self.ruling.is_none()
+    }
+
+    /// Allows the call, with other arguments if these are given.
+    pub(super) fn allow(&mut self, arguments: Option<&String>) {
+        if let Some(arguments) = arguments {
+            self.call.arguments.clone_from(arguments);
+            self.is_changed = true;
+        }
+        self.ruling = Some(Ruling::Allowed);
+    }
+
+    /// Lets the call wait for an approval.
+    pub(super) fn ask(&mut self, request: &ApprovalRequest) {
+        self.call = request.call.clone();
+        self.ruling = Some(Ruling::Asked(Waiting { request: Box::new(request.clone()), approved_by: Vec::new() }));
+    }
+
+    /// Applies what was decided of a call that waits for an approval.
+    pub(super) fn resolve(&mut self, approval: &Approval) {
+        let Some(Ruling::Asked(waiting)) = &mut self.ruling else { return };
+        if approval.awaits_others {
+            waiting.approved_by.push(approval.by.clone());
+            return;
+        }
+        match approval.answer() {
+            Some(outcome) => self.ruling = Some(Ruling::Answered(Box::new(outcome))),
+            None => self.allow(approval.arguments.as_ref()),
+        }
+    }
+
+    /// What an approval of the call is asked for, while it waits for one.
+    pub(super) fn approval_request(&self) -> Option<&ApprovalRequest> {
+        match &self.ruling {
+            Some(Ruling::Asked(waiting)) if self.state == CallState::Pending => Some(&waiting.request),
+            Some(Ruling::Asked(_) | Ruling::Allowed | Ruling::Answered(_)) | None => None,
+        }
+    }
+
+    /// The keys whose callers have approved the call, while it waits for others.
+    pub(super) fn approved_by(&self) -> &[Option<String>] {
+        match &self.ruling {
+            Some(Ruling::Asked(waiting)) => &waiting.approved_by,
+            Some(Ruling::Allowed | Ruling::Answered(_)) | None => &[],
+        }
+    }
+
+    /// How the call is answered without being made, if that was decided.
+    pub(super) fn decided_answer(&self) -> Option<&ToolOutcome> {
+        match &self.ruling {
+            Some(Ruling::Answered(outcome)) => Some(outcome),
+            Some(Ruling::Asked(_) | Ruling::Allowed) | None => None,
         }
     }
 
     /// Whether the caller is to answer it.
     pub(super) fn waits_for_caller(&self) -> bool {
         match self.state {
-            CallState::Pending | CallState::Started(_) => self.executor == Executor::Client,
+            CallState::Pending | CallState::Started(_) => {
+                self.executor == Executor::Client || self.approval_request().is_some()
+            }
             CallState::Asked(_) => true,
             CallState::Finished(_) => false,
         }

@@ -38,7 +38,7 @@ impl Run {
         }
         Outcome {
             reason,
-            output_text: self.last_turn.text().into_owned(),
+            output_text: self.said_so_far(reason),
             refusal: self.last_turn.refusal().into_owned(),
             reasoning: self.last_turn.thinking().into_owned(),
             error,
@@ -47,6 +47,7 @@ impl Run {
             } else {
                 Vec::new()
             },
+            stays_open: reason == StopReason::Approval && self.waits_openly(),
             usage: self.usage,
             leg_usage: (self.leg > 0).then_some(self.leg_usage),
             cost: self.used.cost,
@@ -112,6 +113,7 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         | StopReason::ContentFilter
         | StopReason::ClientTools
         | StopReason::OutcomeAsked
+        | StopReason::Approval
         | StopReason::Cancelled
         | StopReason::Abandoned
         | StopReason::ProviderError

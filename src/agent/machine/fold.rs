@@ -36,6 +36,7 @@ impl Run {
                 self.reserved = *reserved;
                 self.beside = Beside::default();
                 self.answer_bytes = 0;
+                self.from_tools.begin_step();
                 self.limit = *closing;
             }
             Event::ProviderFallback(fell_back) => self.fall_back(&fell_back.to),
@@ -51,10 +52,11 @@ impl Run {
             }
             Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
             Event::BudgetWarning { owner: BudgetOwner::Run, kind, .. } => self.warned.push(*kind),
+            Event::CallAllowed { call_id, arguments } => self.change(call_id, |open| open.allow(arguments.as_ref())),
+            Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
+            Event::ApprovalResolved(approval) => self.change(&approval.call_id, |open| open.resolve(approval)),
             Event::ToolStarted { call, effect, .. } => {
-                if let Some(open) = self.call_mut(&call.id) {
-                    open.state = CallState::Started(*effect);
-                }
+                self.change(&call.id, |open| open.state = CallState::Started(*effect));
             }
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::StepCompleted { .. } => self.complete_step(),
@@ -134,6 +136,11 @@ impl Run {
     /// Applies the answers and decisions of the client's request. Calls that are made again come first; the client's
     /// other messages wait for them.
     fn take_answers(&mut self, leg: Option<&Leg>) {
+        if self.calls.iter().any(OpenCall::is_open) {
+            // It waited for approvals, before any of its calls was made.
+            self.phase = Phase::AnsweringCalls;
+            return self.take_leg(leg);
+        }
         for open in &mut self.calls {
             // Without an answer of the client the outcome stays unknown.
             let decision = leg.map_or(Some(Decision::Skip), |leg| leg.decision(&open.call.id));
@@ -147,6 +154,11 @@ impl Run {
         self.calls = retried;
         self.is_retrying = !self.calls.is_empty();
         self.phase = if self.is_retrying { Phase::AnsweringCalls } else { Phase::Ready };
+        self.take_leg(leg);
+    }
+
+    /// Takes in what a request brings beside decisions.
+    fn take_leg(&mut self, leg: Option<&Leg>) {
         let Some(leg) = leg else { return };
         self.leg = leg.number;
         self.leg_usage = Usage::default();
@@ -260,6 +272,13 @@ impl Run {
 
     fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {
         self.calls.iter_mut().find(|open| open.call.id == *id)
+    }
+
+    /// Changes the open call of this id, if there is one.
+    fn change(&mut self, id: &CallId, change: impl FnOnce(&mut OpenCall)) {
+        if let Some(open) = self.call_mut(id) {
+            change(open);
+        }
     }
 
     fn finish_call(&mut self, id: &CallId, outcome: &ToolOutcome) {

@@ -12,6 +12,8 @@ pub(super) struct FromTools {
     pub(super) media: usize,
     /// The tools that it found, the latest last.
     pub(super) found: Vec<FoundTool>,
+    /// How many of the latest were found in this step: the model was told that it can call all of them.
+    fresh: usize,
 }
 
 impl FromTools {
@@ -22,7 +24,11 @@ impl FromTools {
         let mut weight = 0;
         for found in &outcome.found {
             // One that is found again is among the latest: the model was just told that it can call it.
-            match self.found.iter().position(|known| known.name == found.name) {
+            let known = self.found.iter().position(|known| known.name == found.name);
+            if known.is_none_or(|place| place < self.found.len() - self.fresh) {
+                self.fresh += 1;
+            }
+            match known {
                 Some(place) => drop(self.found.remove(place)),
                 None => weight += found.weight as usize,
             }
@@ -30,7 +36,18 @@ impl FromTools {
         }
         let above = self.found.len().saturating_sub(search.most as usize);
         self.found.drain(..above);
+        self.fresh = self.fresh.min(self.found.len());
         weight
+    }
+
+    /// A step begins, in which the model is offered what was found before.
+    pub(super) fn begin_step(&mut self) {
+        self.fresh = 0;
+    }
+
+    /// How many more tools can be found in this step, so that all of them can be offered in the next.
+    pub(super) fn room(&self, search: ToolSearch) -> usize {
+        (search.most as usize).saturating_sub(self.fresh)
     }
 }
 
@@ -49,5 +66,20 @@ mod tests {
         assert_eq!(find(&["a", "b", "c"]), "abc");
         assert_eq!(find(&["a"]), "bca");
         assert_eq!(find(&["d"]), "cad", "what the model was told last can be called");
+    }
+
+    #[test]
+    fn what_searches_of_one_step_find_has_room_in_the_next() {
+        let (search, mut tools) = (ToolSearch { first: 0, most: 3 }, FromTools::default());
+        let find = |tools: &mut FromTools, names: &[&str]| {
+            let found = names.iter().map(|name| FoundTool { name: (*name).into(), weight: 1 }).collect();
+            tools.add(&ToolOutcome { found, ..ToolOutcome::default() }, Some(search));
+            tools.room(search)
+        };
+        assert_eq!(find(&mut tools, &["a", "b"]), 1);
+        assert_eq!(find(&mut tools, &["b"]), 1, "it was found before in this step");
+        assert_eq!(find(&mut tools, &["c"]), 0);
+        tools.begin_step();
+        assert_eq!((tools.room(search), find(&mut tools, &["a"])), (3, 2));
     }
 }

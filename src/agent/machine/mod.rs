@@ -14,13 +14,14 @@ mod fold;
 mod from_tools;
 mod hedge;
 mod next;
+mod required;
 mod tools;
 pub mod watched;
 
 use std::sync::Arc;
 
 use self::beside::Beside;
-use self::calls::{CallState, OpenCall};
+use self::calls::OpenCall;
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
 use self::from_tools::FromTools;
@@ -31,7 +32,6 @@ use crate::types::conversation::{Origin, Part};
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FallbackUsage;
-use crate::types::outcome::RequiredCall;
 use crate::types::price::StepModel;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
@@ -360,17 +360,6 @@ impl Run {
     #[must_use]
     pub fn started(&self, call: &CallId) -> Option<Effect> {
         self.calls.iter().find(|open| open.call.id == *call).and_then(OpenCall::started)
-    }
-
-    /// The calls that its caller is to answer.
-    #[must_use]
-    pub fn required_calls(&self) -> Vec<RequiredCall> {
-        let required = self.calls.iter().filter(|open| open.waits_for_caller());
-        let reason = |open: &OpenCall| match &open.state {
-            CallState::Asked(outcome) => Some(outcome.text().into_owned()),
-            CallState::Pending | CallState::Started(_) | CallState::Finished(_) => None,
-        };
-        required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open) }).collect()
     }
 
     /// Where it stands.

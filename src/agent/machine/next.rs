@@ -32,6 +32,8 @@ pub enum Step {
     DiscardStep(DiscardReason),
     /// Say that a budget is nearly used.
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
+    /// Judge these calls before any of them is made.
+    JudgeCalls(Vec<ToolCall>),
     /// Dispatch these calls, which follow each other. One that had begun before a crash may be repeated.
     RunTools(Vec<ToolCall>),
     /// Answer this call, whose tool needs the run or the store. One that had begun may be repeated.
@@ -138,11 +140,22 @@ impl Run {
         if !interrupted.is_empty() {
             return Step::SettleUnknown(interrupted);
         }
+        let is_stopping = self.stop.is_some() || self.resumes > MAX_RESUMES;
+        if self.spec.judges_calls() && !is_stopping {
+            let unjudged = calls(&OpenCall::is_unjudged);
+            if !unjudged.is_empty() {
+                return Step::JudgeCalls(unjudged);
+            }
+            // All calls of a turn are decided before any of them is made.
+            if self.calls.iter().any(|open| open.approval_request().is_some()) {
+                return Step::Finish(StopReason::Approval);
+            }
+        }
         let mut open = self.calls.iter().filter(|open| open.is_open()).peekable();
         let Some(first) = open.peek() else {
             return Step::CompleteStep;
         };
-        if self.stop.is_some() || self.resumes > MAX_RESUMES {
+        if is_stopping {
             return Step::SkipTools(calls(&|_| true));
         }
         if first.executor == Executor::Run {

@@ -58,6 +58,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
             token_budget: None,
             cost_budget: None,
         },
+        policy: None,
         price: Price::default(),
         price_origin: PriceOrigin::Known,
         warnings: Vec::new(),

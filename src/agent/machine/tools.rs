@@ -15,4 +15,10 @@ impl Run {
     pub fn found_tools(&self) -> &[FoundTool] {
         &self.from_tools.found
     }
+
+    /// How many more tools it can find in this step, so that the model is offered all of them in the next.
+    #[must_use]
+    pub fn room_for_tools(&self) -> usize {
+        self.spec.search.map_or(0, |search| self.from_tools.room(search))
+    }
 }

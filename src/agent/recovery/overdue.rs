@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::agent::launch::resume::{Answer, NotResumed};
 use crate::agent::ledger::due::{self, Due, DueKind};
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::recovery::Recovery;
+use crate::agent::run_memory::Purpose;
+use crate::failpoint;
 use crate::store::Unavailable;
-use crate::types::RunStatus;
+use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest};
+use crate::types::{RunStatus, StopReason};
 
 /// How often the index is swept by all replicas together, on average.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -83,6 +88,9 @@ impl Recovery {
         let partition = keys::run_partition(tenant, due.owner.session.as_ref(), &due.run);
         let Some(head) = self.ledger.head(&partition, &due.run).await? else { return Ok(Verdict::Settled) };
         if head.status == RunStatus::RequiresAction && head.waits_until_ms == Some(due.at_ms) {
+            if head.reason == Some(StopReason::Approval) {
+                return self.expire_approvals(due, &head).await;
+            }
             let ended = self.launcher.stop_unless_changed(tenant, &head).await?;
             if ended {
                 tracing::info!(run = %due.run, "the client did not answer in time; the run is cancelled");
@@ -92,5 +100,39 @@ impl Recovery {
         // A run under way may be about to wait: its entry is put before. A run that was resumed removes its entry
         // itself.
         Ok(if head.is_under_way() { Verdict::Open } else { Verdict::Settled })
+    }
+
+    /// Denies the calls of a run that nobody decided about in time, and lets the run go on.
+    async fn expire_approvals(&self, due: &Due, head: &Head) -> Result<Verdict, Unavailable> {
+        let tenant = &due.owner.tenant;
+        let bytes = self.launcher.memory_of(tenant, head).await?;
+        let Some(memory) = self.launcher.memory.take(bytes, Purpose::Resumption) else { return Ok(Verdict::Open) };
+        let Some(idle) = self.launcher.acquire_idle(tenant, head).await? else { return Ok(Verdict::Open) };
+        let expired = |request: &ApprovalRequest| Approval {
+            step: request.step,
+            call_id: request.call.id.clone(),
+            name: request.call.name.clone(),
+            decision: ApprovalDecision::Expire,
+            by: None,
+            reason: None,
+            arguments: None,
+            result: None,
+            awaits_others: false,
+        };
+        let approvals: Vec<_> = idle.run().approval_requests().map(expired).collect();
+        // The log is the truth: the run may have been resumed since its head was read.
+        if idle.status() != RunStatus::RequiresAction || approvals.is_empty() {
+            idle.release().await?;
+            return Ok(Verdict::Open);
+        }
+        failpoint::hit("approval.before_expiry");
+        tracing::info!(run = %due.run, "nobody approved the calls of the run in time; they are denied");
+        let answer = Answer { approvals, leg: None, claim: None };
+        match self.launcher.resume(idle, Some(answer), self.generations.current(), memory).await {
+            Ok(_) => Ok(Verdict::Settled),
+            // Without a request of its client, a run needs no room.
+            Err(NotResumed::NoRoom(_)) => Ok(Verdict::Open),
+            Err(NotResumed::Failed(error)) => Err(error),
+        }
     }
 }

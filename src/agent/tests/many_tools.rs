@@ -99,6 +99,29 @@ async fn what_was_found_comes_last_and_makes_room_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_tools_that_the_searches_of_one_turn_promise_are_offered() {
+    let calls = (0..12).map(|ten| ("find_tools", &*numbers(ten * 10).leak())).collect();
+    let replica = one(vec![Say::Calls("", calls), Say::Text(&["done"])]);
+    let records = watch(replica.agent.start(request(), None).await.unwrap()).await;
+    let mut promised = Vec::new();
+    for record in &records {
+        if let Event::ToolFinished { outcome, .. } = &record.event {
+            promised.extend(outcome.found.iter().map(|found| found.name.to_string()));
+        }
+    }
+    let offered = offered(&replica).pop().unwrap();
+    assert!(promised.len() > 20, "{promised:?}");
+    let lacks: Vec<_> = promised.iter().filter(|name| !offered.contains(name)).collect();
+    assert!(lacks.is_empty(), "{lacks:?} of {}", promised.len());
+}
+
+/// A search for ten records.
+fn numbers(first: u32) -> String {
+    let numbers: Vec<String> = (first..first + 10).map(|number| number.to_string()).collect();
+    format!(r#"{{"query":"record {}","limit":10}}"#, numbers.join(" "))
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_names_a_tool_without_finding_it_is_made() {
     let send = Say::Calls("", vec![("mail__send", r#"{"n":7}"#), ("mail__sent", "{}")]);
     let replica = one(vec![send, Say::Text(&["sent"])]);

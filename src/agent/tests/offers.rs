@@ -236,7 +236,7 @@ fn what_is_selected_is_worked_out_once_for_each_generation_and_list() {
     let registry = || Registry::new(old_tools().into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap();
     let generation = || Generation { tools: Arc::new(registry().into()), ..Generation::default() };
     let (all, one) = (["*".to_owned()], ["echo".to_owned()]);
-    let patterns = |asked| Patterns { agent: &all, asked, always: &[], most: 64 };
+    let patterns = |asked| Patterns { agent: &all, asked, always: &[], most: 64, policy: None };
     let (first, next) = (generation(), generation());
     let kept = first.select(&patterns(None));
     assert!(Arc::ptr_eq(&kept, &first.select(&patterns(None))));

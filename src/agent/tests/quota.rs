@@ -36,6 +36,7 @@ pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
         scopes: Scopes::all(),
         requests_per_minute: None,
         quota,
+        policy: std::sync::Arc::default(),
     }])
 }
 

@@ -18,7 +18,7 @@ use crate::agent::error::StartError;
 use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
-use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
+use crate::agent::{Agent, ApprovalPatch, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig, Models};
 use crate::llm::Model;
 use crate::llm::health::Health;
@@ -27,6 +27,7 @@ use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::approval::ApprovalTerms;
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, OnLimit, RunOptions};
 use crate::types::{Effect, Event, Message, Outcome, Price, Record, Role, RunId, Tenant};
@@ -148,9 +149,15 @@ pub(super) struct TestAgentBuilder {
     own_tools: Vec<Arc<dyn OwnTool>>,
     quotas: Quotas,
     retention: Option<Retention>,
+    approval: ApprovalTerms,
 }
 
 impl TestAgentBuilder {
+    /// How its calls are approved.
+    pub(super) fn approval(self, approval: ApprovalTerms) -> Self {
+        Self { approval, ..self }
+    }
+
     /// Its store, which others may hold too.
     pub(super) fn store(self, store: Arc<dyn Store>) -> Self {
         Self { store: Some(store), ..self }
@@ -227,7 +234,7 @@ impl TestAgentBuilder {
         let generation = Generation {
             catalog: with_spares(
                 guarded("scripted", &model),
-                (None, self.hedge_after),
+                (None, self.hedge_after, self.approval),
                 behind.into_iter().zip(configs),
             ),
             health: health.clone(),
@@ -256,13 +263,13 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, (system, None), [])
+    with_spares(model, (system, None, ApprovalTerms::default()), [])
 }
 
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
-    (system, hedge_after): (Option<&str>, Option<Duration>),
+    (system, hedge_after, approval): (Option<&str>, Option<Duration>, ApprovalTerms),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
 ) -> Catalog {
     let limits = LimitsConfig {
@@ -297,6 +304,8 @@ fn with_spares(
         on_limit: OnLimit::Stop,
         trace_content: true,
         limits,
+        policy: Arc::default(),
+        approval,
     };
     let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)
@@ -323,12 +332,15 @@ pub(super) fn request() -> NewRun {
         answers_from: 0,
         answered: Vec::new(),
         decisions: Vec::new(),
+        approvals: Vec::new(),
         client_tools: Vec::new(),
         trace: None,
         request_id: None,
         metadata: BTreeMap::new(),
         max_output_tokens: None,
         tools: None,
+        policy: None,
+        approval: ApprovalPatch::default(),
         limits: crate::agent::LimitsPatch::default(),
         on_limit: None,
         on_conflict: OnConflict::Reject,

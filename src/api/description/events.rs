@@ -5,8 +5,8 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
-/// What several events say, which is part of each of them.
-const SHARED: &str = "Ending";
+/// What events say that is part of them, and no schema of its own.
+const PARTS: [&str; 3] = ["Ending", "RequiredApproval", "ResolvedApproval"];
 
 /// Gives every variant of the events a name, and says by which member readers tell them apart. Generators of
 /// clients drop a union of nameless variants.
@@ -22,7 +22,9 @@ pub fn name_variants(components: &mut Components) {
         named = named.item(reference);
         components.schemas.insert(name, object.into());
     }
-    components.schemas.remove(SHARED);
+    for part in PARTS {
+        components.schemas.remove(part);
+    }
     components.schemas.insert(EVENT.to_owned(), RefOr::T(named.discriminator(Some(discriminator)).build().into()));
 }
 

@@ -14,6 +14,7 @@ fn two_tenants() -> Router {
         scopes: Scopes::all(),
         requests_per_minute: None,
         quota: QuotaConfig::default(),
+        policy: std::sync::Arc::default(),
     };
     router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default(), MetricsAccess::Key)
 }

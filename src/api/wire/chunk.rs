@@ -43,6 +43,9 @@ impl<'a> Said<'a> {
             | Event::TurnFinished { .. }
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
+            | Event::CallAllowed { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }

@@ -62,6 +62,8 @@ error_codes! {
     SessionNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
+    /// The run has no such call that could be approved.
+    CallNotFound,
     /// There is nothing at this path.
     UnknownUrl,
     /// The path does not take this method.
@@ -88,6 +90,8 @@ error_codes! {
     EventIdAhead,
     /// The run's events are no longer kept.
     EventsExpired,
+    /// The call was approved too late.
+    ApprovalExpired,
     /// The result of the first request with this idempotency key is no longer kept.
     ResultExpired,
     /// The idempotency key was used for another request.

@@ -91,6 +91,7 @@ fn outcome(reason: StopReason) -> Outcome {
         reasoning: String::new(),
         error: None,
         required_calls: Vec::new(),
+        stays_open: false,
         usage: usage(),
         leg_usage: None,
         cost: Micros(1230),
@@ -209,7 +210,8 @@ fn the_clients_calls_are_openais() {
 fn a_call_whose_outcome_is_unknown_is_handed_out_like_the_clients() {
     let mut waiting = outcome(StopReason::OutcomeAsked);
     waiting.output_text = String::new();
-    waiting.required_calls = vec![RequiredCall { call: call(), reason: Some("It is not known.".into()) }];
+    waiting.required_calls =
+        vec![RequiredCall { call: call(), reason: Some("It is not known.".into()), expires_ms: None }];
     let json = serde_json::to_value(completion(&names(), &waiting, false)).unwrap();
     let (choice, agent) = (&json["choices"][0], &json["agent"]);
     assert_eq!((&choice["finish_reason"], &agent["status"]), (&"tool_calls".into(), &"requires_action".into()));
@@ -248,7 +250,7 @@ fn a_run_that_a_budget_ended_says_which_one_and_how_much_it_lacked() {
 }
 
 fn required(call: ToolCall) -> RequiredCall {
-    RequiredCall { call, reason: None }
+    RequiredCall { call, reason: None, expires_ms: None }
 }
 
 #[test]

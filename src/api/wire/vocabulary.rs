@@ -4,6 +4,8 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::types::approval::ApprovalMode;
+use crate::types::policy::Mode;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, RunStatus, StopReason};
 
@@ -41,7 +43,7 @@ vocabulary! {
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
     StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools,
-        OutcomeAsked, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
+        OutcomeAsked, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;
     /// What happens when the last reader of a run has gone.
@@ -50,6 +52,10 @@ vocabulary! {
     OnConflictText of OnConflict: Reject, Enqueue, Interrupt, Concurrent;
     /// What happens when it is unknown whether a call with side effects took effect.
     OnUnknownOutcomeText of OnUnknownOutcome: Fail, Ask, TellModel;
+    /// What becomes of tool calls that no rule names.
+    ModeText of Mode: Allow, ReadOnly, WorkspaceWrite, AskWrites, Prompt, Deny;
+    /// What a run does while a call needs an approval.
+    ApprovalModeText of ApprovalMode: Pause, Wait, Deny;
     /// What repeating a call of a tool would do.
     EffectText of Effect: Read, Idempotent, Write;
 }

@@ -12,6 +12,8 @@ use super::finding::Finding;
 use super::openapi;
 use crate::config::{HttpToolConfig, Settings};
 use crate::net::public_address::is_private_host;
+#[cfg(feature = "run-code")]
+use crate::tools::code;
 use crate::tools::http::{self, HttpTool};
 
 /// How long a name server and a service may take.
@@ -20,8 +22,24 @@ const MOST_TIME: Duration = Duration::from_secs(5);
 /// Looks at all tools at the same time.
 pub(in crate::cli) async fn check(settings: &Settings) -> Vec<Finding> {
     let mut findings: Vec<_> = join_all(settings.tools.iter().map(examine)).await.into_iter().flatten().collect();
+    #[cfg(feature = "run-code")]
+    findings.extend(run_code(settings));
     findings.extend(join_all(settings.openapi.iter().map(openapi::examine)).await.into_iter().flatten());
     findings
+}
+
+/// Whether there are interpreters for code.
+#[cfg(feature = "run-code")]
+fn run_code(settings: &Settings) -> Option<Finding> {
+    let config = settings.builtin_tools.run_code.as_ref()?;
+    let area = "tools.run_code";
+    Some(match code::RunCode::new(config) {
+        Ok(_) => {
+            let names: Vec<_> = config.languages.iter().map(|language| language.name.as_str()).collect();
+            Finding::ok(area, format!("code can be run in {}", names.join(", ")))
+        }
+        Err(why) => Finding::fail(area, why).advice("Name a WebAssembly module for WASI preview 1 as `module`."),
+    })
 }
 
 async fn examine(tool: &HttpToolConfig) -> Vec<Finding> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, stdin};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use super::super::process::{Failure, complain, say};
 use super::super::text::{clean, clean_json, line};
 use super::super::when::duration;
+use super::save;
 use super::shared::{agents_with, exit, load};
 use crate::config::{DEFAULT_AGENT, Options, Settings, nearest};
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, Registry, Told, check_arguments, invoke};
@@ -47,6 +49,10 @@ pub(in crate::cli) struct Call {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
+    /// Save the first picture, sound or file of the answer there, and more of them beside it; nothing is overwritten
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
     /// Print what came of the call as JSON
     #[arg(long)]
     json: bool,
@@ -74,6 +80,9 @@ pub(super) async fn run(call: &Call) -> Result<(), Failure> {
 async fn make(call: &Call, settings: &Settings, registry: &Registry) -> Result<(), Failure> {
     let Some(tool) = registry.get(&call.name) else { return Err(unknown(&call.name, registry)) };
     let arguments = read(&call.arguments)?;
+    if let Some(why) = call.save.as_deref().and_then(save::refusal) {
+        return Err(Failure { code: exit::USAGE, ..Failure::new(why) });
+    }
     let arguments = check_arguments(&call.name, tool.schema(), &arguments).map_err(|message| {
         complain(clean(&message));
         complain(format_args!("They must fit {}", clean(tool.spec().parameters.get())));
@@ -91,7 +100,11 @@ async fn make(call: &Call, settings: &Settings, registry: &Registry) -> Result<(
             outcome = &mut calling => break outcome,
         }
     };
-    tell(call, &id, &outcome)
+    let saved = call.save.as_deref().map(|path| save::save(path, &outcome.parts)).transpose();
+    // What came of the call is told in any case.
+    let told = tell(call, &id, &outcome, saved.as_ref().ok().and_then(Option::as_deref).unwrap_or_default());
+    saved.map_err(Failure::new)?;
+    told
 }
 
 /// The arguments as they were written.
@@ -162,7 +175,7 @@ fn show(ToolProgress { done, total, message }: &ToolProgress) {
 }
 
 /// Says what came of the call; its answer goes to standard output.
-fn tell(call: &Call, id: &CallId, outcome: &ToolOutcome) -> Result<(), Failure> {
+fn tell(call: &Call, id: &CallId, outcome: &ToolOutcome, saved: &[PathBuf]) -> Result<(), Failure> {
     let is_lost = outcome.ending == CallEnding::Lost;
     if call.json {
         let told = json!({
@@ -177,6 +190,7 @@ fn tell(call: &Call, id: &CallId, outcome: &ToolOutcome) -> Result<(), Failure> 
             "status": outcome.status,
             "bytes": outcome.bytes,
             "latency_ms": outcome.latency_ms,
+            "saved": saved,
         });
         say(clean_json(&serde_json::to_string_pretty(&told).map_err(Failure::new)?));
     } else {
@@ -188,6 +202,12 @@ fn tell(call: &Call, id: &CallId, outcome: &ToolOutcome) -> Result<(), Failure> 
             (false, true) => "answered with an error",
             (false, false) => "answered",
         };
+        for path in saved {
+            complain(format_args!("saved {}", clean(&path.display().to_string())));
+        }
+        if call.save.is_some() && saved.is_empty() {
+            complain("The answer holds no picture, sound or file: nothing was saved.");
+        }
         let (took, bytes) = (duration(outcome.latency_ms), outcome.bytes);
         complain(format_args!("{} {how}{status} after {took}: {bytes} bytes{cut}", call.name));
     }

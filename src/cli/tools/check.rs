@@ -98,6 +98,12 @@ fn judge_server(server: &McpServer, settings: &Settings) -> Finding {
             .advice("Calls of its tools fail until it can be used; a server starts without it.");
     };
     let listed = count(tools.len(), "tool");
+    let left_out = server.left_out();
+    if let Some((tool, why)) = left_out.first() {
+        let which = if tool.is_empty() { why.clone() } else { format!("{tool:?}: {why}") };
+        let message = format!("it lists {listed}, and others that cannot be offered, such as {which}");
+        return Finding::warn(area, message).advice("Leave them out with `exclude`, or mend the server.");
+    }
     if tools.iter().all(|tool| agents_with(settings, &tool.spec().name).is_empty()) {
         let name = server.name();
         return Finding::warn(area, format!("it lists {listed}, and no agent has one"))

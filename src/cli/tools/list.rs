@@ -7,8 +7,9 @@ use super::super::process::{Failure, complain, output_width, say};
 use super::super::table::{Column, lines};
 use super::super::text::{clean_json, line};
 use super::shared::{agents_with, load};
-use crate::config::{Options, Settings};
-use crate::tools::{RegisteredTool, Registry};
+use crate::config::{OnDefinition, Options, Settings};
+use crate::tools::definitions::own_name;
+use crate::tools::{RegisteredTool, Registry, Source};
 use crate::types::pattern::matches;
 
 /// Most characters of a cell.
@@ -16,12 +17,13 @@ const MOST_SHOWN: usize = 128;
 /// So many digits of a hash tell one definition from another.
 const DIGITS: usize = 12;
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     ("TOOL", None),
     ("KIND", None),
     ("EFFECT", None),
     ("AGENTS", Some(8)),
     ("DEFINITION", None),
+    ("PIN", None),
     ("DESCRIPTION", Some(16)),
 ];
 
@@ -76,14 +78,57 @@ fn show(list: &List, settings: &Settings, registry: &Registry) -> Result<(), Fai
     Ok(())
 }
 
+/// What the configuration says of the definition of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pin {
+    /// The tool is declared here, and has no source that could change it.
+    Fixed,
+    /// The configuration pins this definition.
+    Pinned,
+    /// The configuration pins another one: no agent has the tool.
+    NotPinned,
+    /// Which definition counts is known to the server: the first, until another one is accepted.
+    First,
+    /// The same, and also the first is held back until it is accepted.
+    Hold,
+}
+
+impl Pin {
+    fn of(tool: &RegisteredTool, settings: &Settings) -> Self {
+        let name = &tool.spec().name;
+        if tool.spec().source != Source::Mcp {
+            return Self::Fixed;
+        }
+        let of_server = settings.mcp.iter().find_map(|server| Some((server, own_name(&server.name, name)?)));
+        let Some((server, own)) = of_server else { return Self::Fixed };
+        match server.pins.pins.get(own) {
+            Some(hash) if hash == tool.pin() => Self::Pinned,
+            Some(_) => Self::NotPinned,
+            None if server.pins.new_tools == OnDefinition::Hold => Self::Hold,
+            None => Self::First,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Fixed => "-",
+            Self::Pinned => "pinned",
+            Self::NotPinned => "held: not_pinned",
+            Self::First => "first",
+            Self::Hold => "held if new",
+        }
+    }
+}
+
 fn row(tool: &RegisteredTool, settings: &Settings) -> Vec<String> {
     let spec = tool.spec();
     let agents = agents_with(settings, &spec.name).join(" ");
     let agents = if agents.is_empty() { "-".to_owned() } else { agents };
-    let mut hash = tool.definition().hash();
+    let mut hash = tool.pin().to_owned();
     hash.truncate(DIGITS);
     let (kind, effect) = (spec.source.as_str().to_owned(), spec.effect.as_str().to_owned());
-    [spec.name.clone(), kind, effect, agents, hash, spec.description.clone()]
+    let pin = Pin::of(tool, settings).as_str().to_owned();
+    [spec.name.clone(), kind, effect, agents, hash, pin, spec.description.clone()]
         .map(|cell| line(&cell, MOST_SHOWN))
         .to_vec()
 }
@@ -96,7 +141,8 @@ fn object(tool: &RegisteredTool, settings: &Settings) -> Value {
         "source": spec.source.as_str(),
         "effect": spec.effect,
         "agents": agents_with(settings, &spec.name),
-        "definition_sha256": tool.definition().hash(),
+        "definition_sha256": tool.pin(),
+        "pin": Pin::of(tool, settings).as_str(),
         "timeout_ms": spec.timeout.map(|timeout| timeout.as_millis()),
         "parameters": spec.parameters,
     })

@@ -1,9 +1,11 @@
-//! `loopgate tools`: the tools that a configuration gives a server, without one: what they are, what a call comes to, and
-//! whether they can be used.
+//! `loopgate tools`: the tools that a configuration gives a server: what they are, what a call comes to, and whether they can be
+//! used. Only accepting a definition needs a running server, which knows what was accepted.
 
+mod accept;
 mod call;
 mod check;
 mod list;
+mod save;
 mod shared;
 
 use clap::Subcommand;
@@ -19,7 +21,7 @@ const EXIT_CODES: &str = "Exit codes:\n  \
     7  there is no such tool\n \
     78  the configuration is wrong";
 
-/// List, call and check the tools that the configuration gives a server.
+/// List, call and check the tools that the configuration gives a server, and accept their definitions.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXIT_CODES)]
 pub(super) enum Tools {
@@ -32,6 +34,9 @@ pub(super) enum Tools {
     /// Look at every tool: its schema, who has it, and whether what it needs can be reached. Calls none
     #[command(after_help = EXIT_CODES)]
     Check(check::Check),
+    /// Accept the definition of a tool that a running server holds back, or list what it holds back
+    #[command(after_help = EXIT_CODES)]
+    Accept(accept::Accept),
 }
 
 pub(super) fn run(tools: &Tools) -> Result<(), Failure> {
@@ -41,6 +46,7 @@ pub(super) fn run(tools: &Tools) -> Result<(), Failure> {
             Tools::List(list) => list::run(list).await,
             Tools::Call(call) => call::run(call).await,
             Tools::Check(check) => check::run(check).await,
+            Tools::Accept(accept) => accept::run(accept).await,
         }
     });
     // A name server that does not answer keeps a thread busy, which is not waited for.

@@ -38,6 +38,8 @@ pub struct McpCommand {
     pub arguments: Vec<String>,
     /// All of its environment.
     pub env: Vec<(String, Secret)>,
+    /// What of it no model is told.
+    pub secrets: Vec<Secret>,
     /// Where it works; `None` for where this process does.
     pub directory: Option<PathBuf>,
 }
@@ -51,18 +53,19 @@ impl McpCommand {
         );
         let arguments: Vec<String> = section.key("args", "More arguments of the program.", Vec::new());
         let directory: Option<String> = section.optional("cwd", "Directory in which the program works.");
-        let own = read_env(section);
+        let (own, secrets): (Vec<_>, Vec<_>) = read_env(section).into_iter().unzip();
         let CommandLine(mut line) = command?;
         let program = line.remove(0);
         line.extend(arguments);
         let env = environment(own, |variable| section.env(variable));
-        Some(Self { program, arguments: line, env, directory: directory.map(PathBuf::from) })
+        let secrets = secrets.into_iter().flatten().collect();
+        Some(Self { program, arguments: line, env, secrets, directory: directory.map(PathBuf::from) })
     }
 
-    /// The values that were given to it, which may be secrets.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+    /// The values that were given to it: any of them may be a secret.
+    pub fn given(&self) -> impl Iterator<Item = &Secret> {
         let given = self.env.iter().filter(|(name, _)| !PASSED_ON.contains(&name.as_str()));
-        given.map(|(_, value)| value.expose())
+        given.map(|(_, value)| value)
     }
 }
 
@@ -81,7 +84,10 @@ pub(super) fn environment(own: Vec<(String, Secret)>, env: impl Fn(&str) -> Opti
     [own, passed_on].concat()
 }
 
-fn read_env(section: &mut Section<'_>) -> Vec<(String, Secret)> {
+/// A variable, and what of its value no model is told.
+type Given = ((String, Secret), Option<Secret>);
+
+fn read_env(section: &mut Section<'_>) -> Vec<Given> {
     section.named_or_text("env", |name, text, section| {
         let prefix = section.key("prefix", "Text before the secret.", String::new());
         let value = sent_value::read(&prefix, text, section)?;
@@ -92,8 +98,16 @@ fn read_env(section: &mut Section<'_>) -> Vec<(String, Secret)> {
         if value.whole.expose().contains('\0') {
             section.refuse_here("it holds a zero byte, which an environment variable cannot");
         }
-        Some((name.to_owned(), value.whole))
+        // What stands in the file is mostly a directory or a level, which answers may hold.
+        let secret = value.secret.filter(|_| text.is_none() || names_secret(name));
+        Some(((name.to_owned(), value.whole), secret))
     })
+}
+
+/// Whether the value of a variable of this name is a secret, also where it is written in the file.
+pub(super) fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSPHRASE", "CREDENTIAL"].iter().any(|word| name.contains(word))
 }
 
 /// Whether this can be the name of an environment variable.

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::super::secret::Secret;
 use super::super::sent_value::SentValue;
-use super::command::{McpCommand, environment, is_variable};
+use super::command::{McpCommand, environment, is_variable, names_secret};
 use super::name::cleaned;
 use super::server::{McpEndpoint, McpServerConfig, McpTransport};
 
@@ -67,10 +67,12 @@ impl DesktopServer {
                 if let Some(name) = self.env.keys().find(|name| !is_variable(name)) {
                     return Err(format!("{name:?} is not the name of an environment variable"));
                 }
-                let own = self.env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
+                let own: Vec<_> = self.env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
+                let secrets =
+                    own.iter().filter(|(name, _)| names_secret(name)).map(|(_, value)| value.clone()).collect();
                 let env = environment(own, env);
                 let directory = self.cwd.map(Into::into);
-                Ok(McpTransport::Stdio(McpCommand { program, arguments: self.args, env, directory }))
+                Ok(McpTransport::Stdio(McpCommand { program, arguments: self.args, env, secrets, directory }))
             }
             (None, Some(url)) => {
                 let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -114,6 +116,7 @@ mod tests {
         assert_eq!((command.program.as_str(), command.arguments.len()), ("npx", 3));
         let env: Vec<_> = command.env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
         assert_eq!(env, [("TOKEN", "t"), ("PATH", "/bin")]);
+        assert_eq!(command.secrets, [Secret::new("t")], "of the environment, only what is given as one is a secret");
         let McpTransport::Http(endpoint) = &servers[1].transport else { panic!("{servers:?}") };
         assert_eq!((endpoint.url.as_str(), endpoint.headers[0].1.whole.expose()), ("https://a.test/mcp", "Bearer b"));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderName;
 use url::Url;
 
+use super::access::McpAccess;
 use super::command::McpCommand;
 use super::effect::McpEffects;
 use crate::config::pins::PinPolicy;
@@ -37,6 +38,8 @@ pub struct McpServerConfig {
     pub max_response: u64,
     /// Most calls at once.
     pub max_concurrent_calls: u32,
+    /// What it is shown of who calls it.
+    pub access: McpAccess,
     /// What becomes of definitions that are new or changed.
     pub pins: PinPolicy,
 }
@@ -80,6 +83,15 @@ pub enum McpProtocol {
 }
 
 impl McpServerConfig {
+    /// Where it listens, if it does.
+    #[must_use]
+    pub fn url(&self) -> Option<&Url> {
+        match &self.transport {
+            McpTransport::Stdio(_) => None,
+            McpTransport::Http(endpoint) => Some(&endpoint.url),
+        }
+    }
+
     /// A server that is declared by no more than this.
     pub(super) fn with_defaults(name: String, transport: McpTransport) -> Self {
         Self {
@@ -94,6 +106,7 @@ impl McpServerConfig {
             protocol: McpProtocol::Auto,
             max_response: 4 << 20,
             max_concurrent_calls: 16,
+            access: McpAccess::default(),
             pins: PinPolicy::default(),
         }
     }

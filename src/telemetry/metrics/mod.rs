@@ -7,6 +7,7 @@ mod bounds;
 mod declare;
 mod family;
 mod http;
+mod mcp;
 mod models;
 mod names;
 mod of_run;
@@ -27,6 +28,7 @@ use prometheus_client::registry::Registry;
 
 pub use self::declare::{Row, to_markdown};
 pub use self::http::Connections;
+pub use self::mcp::{McpMetrics, McpServerState};
 pub use self::of_run::RunCounter;
 pub use self::store::{LeaseLosses, NoticedBy, StoreFailure, StoreMetrics, StoreOperation};
 pub use self::text::Format;
@@ -54,6 +56,7 @@ struct All {
     lease_losses: LeaseLosses,
     traces: Arc<TraceMetrics>,
     upstreams: UpstreamMetrics,
+    mcp: McpMetrics,
     gauges: Gauges,
     by_tenant: bool,
 }
@@ -174,6 +177,7 @@ impl Metrics {
         let lease_losses = LeaseLosses::declare(&mut to);
         let traces = Arc::new(TraceMetrics::declare(&mut to));
         let upstreams = UpstreamMetrics::declare(&mut to);
+        let mcp = McpMetrics::declare(&mut to);
         let gauges = Gauges::declare(&mut to);
         let (registry, rows) = to.into_parts();
         Self(Some(Arc::new(All {
@@ -185,6 +189,7 @@ impl Metrics {
             lease_losses,
             traces,
             upstreams,
+            mcp,
             gauges,
             by_tenant,
         })))
@@ -218,6 +223,12 @@ impl Metrics {
     #[must_use]
     pub fn upstreams(&self) -> Option<&UpstreamMetrics> {
         self.0.as_ref().map(|all| &all.upstreams)
+    }
+
+    /// What counts what becomes of MCP servers.
+    #[must_use]
+    pub fn mcp(&self) -> McpMetrics {
+        self.0.as_ref().map(|all| all.mcp.clone()).unwrap_or_default()
     }
 
     /// Counts the things of these names by themselves from now on.

@@ -42,6 +42,8 @@ fn every_declared_metric_is_written_under_its_name() {
     rests.key(1, "quota");
     all.store.failed(StoreOperation::Get, StoreFailure::Unavailable);
     metrics.show_breakers([BreakerState { upstream: "u".into(), model: "m".into(), state: "open" }]);
+    metrics.mcp().count_failure("s", "ended");
+    metrics.mcp().show([McpServerState { name: "s".into(), state: "up", held: 1 }]);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

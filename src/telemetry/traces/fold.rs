@@ -98,7 +98,10 @@ impl SpanFold {
             | Event::TextDelta { .. }
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. } => self.note_first_chunk(),
-            Event::ToolProgress { .. } => {}
+            Event::ToolProgress { .. }
+            | Event::CallAllowed { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_) => {}
             Event::RunQueued => self.queue(),
             Event::RunStarted => self.end_queue(),
             Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),

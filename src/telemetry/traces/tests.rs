@@ -196,10 +196,13 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::ProviderFallback(fell_back) => fell_back.step = newest,
             Event::HedgeStarted(started) => started.step = newest,
             Event::HedgeEnded(ended) => ended.step = newest,
+            Event::ApprovalRequired(request) => request.step = newest,
+            Event::ApprovalResolved(approval) => approval.step = newest,
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
             | Event::BudgetWarning { .. }
+            | Event::CallAllowed { .. }
             | Event::StopRequested { .. }
             | Event::CommandsApplied { .. }
             | Event::HandedOff

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::SemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::tools::mcp::connection::{Connection, ToolRequest};
 use crate::tools::mcp::content;
@@ -14,7 +14,26 @@ use crate::tools::{CallContext, ToolAnswer, ToolError, ToolSpec};
 use crate::types::Effect;
 
 /// How much earlier than the call a wait for the server ends: a call that was never sent must not count as lost.
-const MARGIN: Duration = Duration::from_millis(50);
+pub(super) const MARGIN: Duration = Duration::from_millis(50);
+
+/// When the time of a call is up.
+pub(super) struct Until {
+    end: Instant,
+}
+
+/// What counts as no limit: a year.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+impl Until {
+    fn after(limit: Duration) -> Self {
+        Self { end: Instant::now() + limit.min(FAR) }
+    }
+
+    /// How long it lasts from now.
+    pub(super) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+}
 
 impl Shared {
     /// Calls a tool, if the server still has it with the definition of this hash whenever something is sent.
@@ -25,19 +44,23 @@ impl Shared {
         mut request: ToolRequest,
         context: &CallContext,
     ) -> Result<ToolAnswer, ToolError> {
-        let (_permit, mut connection) = self.ready(context.timeout).await?;
+        // Waits for a turn and for the server, and the call itself, share the time of the call.
+        let until = Until::after(context.timeout);
+        let (_permit, mut connection) = self.ready(context, &until).await?;
         let name = spec.name.as_str();
         request.tool = self.own_name(name, offered)?;
-        let mut answer = connection.call(request.again()).await;
+        request.tell_deadline(until.left());
+        let mut answer = connection.call(request.again(), until.end).await;
         let is_denied = matches!(answer, Err(Fault::SessionDenied));
         if is_denied || matches!(answer, Err(Fault::SessionExpired)) {
             connection.renew();
             // A server that ended the session, as the protocol defines it, did nothing. It is asked again, once.
             if !is_denied || spec.effect != Effect::Write {
-                connection = self.connection(context.timeout).await?;
+                connection = self.connection_for(context, &until).await?;
                 // What it offers in another session may be something else.
                 request.tool = self.own_name(name, offered)?;
-                answer = connection.call(request).await;
+                request.tell_deadline(until.left());
+                answer = connection.call(request, until.end).await;
             }
         }
         let server = &self.config.name;
@@ -61,19 +84,23 @@ impl Shared {
     }
 
     /// A turn among the calls, and a connection, in less time than the call has.
-    async fn ready(&self, limit: Duration) -> Result<(SemaphorePermit<'_>, Arc<Connection>), ToolError> {
-        let waiting = timeout(limit.saturating_sub(MARGIN), self.calls.acquire());
+    async fn ready(
+        &self,
+        context: &CallContext,
+        until: &Until,
+    ) -> Result<(SemaphorePermit<'_>, Arc<Connection>), ToolError> {
+        let waiting = timeout(until.left().saturating_sub(MARGIN), self.calls.acquire());
         let Ok(Ok(permit)) = waiting.await else {
             let (server, most) = (&self.config.name, self.config.max_concurrent_calls);
             return Err(ToolError::Failed(format!(
                 "The MCP server `{server}` has {most} calls at once, which is as many as it is given. Nothing was sent."
             )));
         };
-        Ok((permit, self.connection(limit).await?))
+        Ok((permit, self.connection_for(context, until).await?))
     }
 
     /// A connection, once there is one. There is none while the server is left alone.
-    async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, ToolError> {
+    pub(super) async fn connection(&self, until: &Until) -> Result<Arc<Connection>, ToolError> {
         let server = &self.config.name;
         let mut state = self.state.subscribe();
         let waiting = async {
@@ -94,7 +121,8 @@ impl Shared {
             }
         };
         let too_slow = || format!("The MCP server `{server}` is still starting. Nothing was sent.");
-        let connection = timeout(limit.saturating_sub(MARGIN), waiting).await.unwrap_or_else(|_| Err(too_slow()));
+        let connection =
+            timeout(until.left().saturating_sub(MARGIN), waiting).await.unwrap_or_else(|_| Err(too_slow()));
         connection.map_err(ToolError::Failed)
     }
 

@@ -15,17 +15,18 @@ use rmcp::service::{
 };
 use rmcp::transport::IntoTransport;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::McpProtocol;
 use crate::tools::ProgressSink;
-use crate::tools::mcp::definition::MAX_TOOLS;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::handler::Handler;
+use crate::tools::mcp::pages::Pages;
+use crate::tools::mcp::secrets::Secrets;
+use crate::tools::mcp::under_way::UnderWay;
 
-/// Most pages of a list of tools.
-const MAX_PAGES: usize = 100;
 /// How often a tool may ask for something during one call.
 const MAX_ROUNDS: usize = 4;
 
@@ -38,6 +39,8 @@ pub(super) struct Connection {
     closing: CancellationToken,
     closed: CancellationToken,
     renewed: AtomicBool,
+    secrets: Secrets,
+    under_way: UnderWay,
 }
 
 impl Drop for Connection {
@@ -47,16 +50,23 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Opens a connection through this transport. Its tasks are `tasks`.
-    pub(super) async fn open<T, E, A>(transport: T, protocol: McpProtocol, tasks: &TaskTracker) -> Result<Self, Fault>
+    /// Opens a connection through this transport to a server that was given these secrets. Its tasks are `tasks`.
+    pub(super) async fn open<T, E, A>(
+        transport: T,
+        protocol: McpProtocol,
+        tasks: &TaskTracker,
+        secrets: Secrets,
+    ) -> Result<Self, Fault>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: Error + Send + Sync + 'static,
     {
-        let (handler, closing, closed) = (Handler::default(), CancellationToken::new(), CancellationToken::new());
+        let (handler, closing, closed) =
+            (Handler::new(secrets.clone()), CancellationToken::new(), CancellationToken::new());
         let opening =
             serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle(protocol), closing.clone());
-        let running: RunningService<RoleClient, Handler> = opening.await.map_err(|error| Fault::of_start(&error))?;
+        let running: RunningService<RoleClient, Handler> =
+            opening.await.map_err(|error| Fault::of_start(&error).without(&secrets))?;
         let peer = running.peer().clone();
         let ended = closed.clone();
         tasks.spawn(async move {
@@ -64,7 +74,8 @@ impl Connection {
             drop(running.waiting().await);
             ended.cancel();
         });
-        Ok(Self { peer, handler, tasks: tasks.clone(), closing, closed, renewed: AtomicBool::new(false) })
+        let (tasks, renewed, under_way) = (tasks.clone(), AtomicBool::new(false), UnderWay::default());
+        Ok(Self { peer, handler, tasks, closing, closed, renewed, secrets, under_way })
     }
 
     /// Returns once the connection is closed, by whichever side.
@@ -94,28 +105,27 @@ impl Connection {
     }
 
     /// All tools of the server, as it lists them.
-    pub(super) async fn list(&self) -> Result<Vec<Value>, Fault> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
-        for _ in 0..MAX_PAGES {
+    pub(super) async fn list(&self) -> Result<Pages, Fault> {
+        let (mut pages, mut cursor) = (Pages::default(), None);
+        loop {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let request = ListToolsRequest { params: Some(page), ..ListToolsRequest::default() };
-            let mut page = self.ask(ClientRequest::ListToolsRequest(request)).await?;
-            let Some(Value::Array(listed)) = page.get_mut("tools").map(Value::take) else {
-                return Err(Fault::Failed("its list of tools is not one of the protocol".to_owned()));
-            };
-            tools.extend(listed);
-            if tools.len() > MAX_TOOLS {
-                tracing::warn!(most = MAX_TOOLS, "an MCP server has more tools than are taken");
-                tools.truncate(MAX_TOOLS);
-                return Ok(tools);
-            }
-            match page["nextCursor"].as_str() {
-                // Some servers say so where there is no next page.
-                None | Some("") => return Ok(tools),
-                Some(next) => cursor = Some(next.to_owned()),
+            let page = self.ask(ClientRequest::ListToolsRequest(request)).await?;
+            match pages.take(page)? {
+                Some(next) => cursor = Some(next),
+                None => return Ok(pages),
             }
         }
-        Err(Fault::Failed(format!("its list of tools has more than {MAX_PAGES} pages")))
+    }
+
+    /// Whether no call is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Returns once a call got no answer in its time, and the server may hang.
+    pub(super) async fn suspected(&self) {
+        self.under_way.suspected().await;
     }
 
     /// Waits until the server says that its tools have changed.
@@ -133,9 +143,18 @@ impl Connection {
         self.handler.changed.notified().await;
     }
 
-    /// Calls a tool. Dropping the future tells the server that the call is cancelled.
+    /// Calls a tool, which is to answer until then. Dropping the future tells the server that the call is cancelled.
+    pub(super) async fn call(&self, call: ToolRequest, until: Instant) -> Result<Value, Fault> {
+        let waiting = self.under_way.begin(until);
+        let answer = self.call_through(call).await;
+        waiting.end();
+        let mut answer = answer.map_err(|fault| fault.without(&self.secrets))?;
+        self.secrets.hide_in(&mut answer);
+        Ok(answer)
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
-    pub(super) async fn call(&self, call: ToolRequest) -> Result<Value, Fault> {
+    async fn call_through(&self, call: ToolRequest) -> Result<Value, Fault> {
         let ToolRequest { tool, arguments, meta, progress } = call;
         let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
         for _ in 0..MAX_ROUNDS {
@@ -164,8 +183,11 @@ impl Connection {
     }
 
     async fn ask(&self, request: ClientRequest) -> Result<Value, Fault> {
-        let result = self.peer.send_request(request).await.map_err(|error| Fault::of(&error))?;
-        written(&result)
+        let result = self.peer.send_request(request).await;
+        let result = result.map_err(|error| Fault::of(&error).without(&self.secrets))?;
+        let mut written = written(&result)?;
+        self.secrets.hide_in(&mut written);
+        Ok(written)
     }
 }
 
@@ -180,7 +202,15 @@ pub(super) struct ToolRequest {
     pub(super) progress: ProgressSink,
 }
 
+/// What the server is told of how long the call may take.
+const DEADLINE: &str = "loopgate/deadline-ms";
+
 impl ToolRequest {
+    /// Has the server be told that the call may take so long from now.
+    pub(super) fn tell_deadline(&mut self, left: Duration) {
+        self.meta.insert(DEADLINE.to_owned(), u64::try_from(left.as_millis()).unwrap_or(u64::MAX).into());
+    }
+
     /// The same once more.
     pub(super) fn again(&self) -> Self {
         let Self { tool, arguments, meta, progress } = self;

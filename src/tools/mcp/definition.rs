@@ -2,6 +2,8 @@
 //!
 //! The server may be compromised: a tool that cannot be offered is left out, and takes none of the others with it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -18,8 +20,8 @@ use crate::types::pattern::matches;
 const MAX_DESCRIPTION: usize = 8 << 10;
 /// Longest name that a server may give a tool.
 const MAX_OWN_NAME: usize = 256;
-/// Most tools of one server.
-pub(super) const MAX_TOOLS: usize = 2_000;
+/// Longest schema of a tool's arguments.
+const MAX_SCHEMA: usize = 128 << 10;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,36 +36,44 @@ pub struct Definition {
     pub parameters: RawValueEq,
     /// What repeating a call does, as the operator says.
     pub effect: Effect,
+    /// What the server says of that, whether or not it is believed.
+    pub hints: Hints,
     /// The SHA-256 of all that the server says of it, in hex.
     pub hash: OfferHash,
 }
 
-/// The tools that a server offers: those that the operator wants and that can be offered, in the order of their names.
-pub(super) fn read(config: &McpServerConfig, listed: &[Value]) -> Vec<Definition> {
+/// What a server lists: the tools that the operator wants and that can be offered, in the order of their names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Offered {
+    pub(super) definitions: Vec<Definition>,
+    /// The other wanted tools, by name, each with why it cannot be offered, as the end of a sentence.
+    pub(super) left_out: Vec<(String, String)>,
+}
+
+/// Reads what a server lists.
+pub(super) fn read(config: &McpServerConfig, listed: &[Value]) -> Offered {
     let is_wanted = |name: &str| {
         let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         named(&config.tools) && !named(&config.exclude)
     };
-    let mut found: Vec<Listed<'_>> = Vec::new();
+    let (mut found, mut names) = (Vec::<Listed<'_>>::new(), HashSet::new());
+    let mut left_out = Vec::new();
     for tool in listed {
         match Listed::read(tool) {
             Ok(tool) if !is_wanted(tool.name) => {}
-            Ok(tool) if found.iter().any(|other| other.name == tool.name) => {
-                leave_out(config, tool.name, "the server lists it twice");
+            Ok(tool) if !names.insert(tool.name) => {
+                left_out.push((tool.name.to_owned(), "the server lists it twice".to_owned()));
             }
             Ok(tool) => found.push(tool),
-            Err((name, why)) => leave_out(config, name, &why),
+            Err((name, _)) if !name.is_empty() && !is_wanted(name) => {}
+            Err((name, why)) => left_out.push((name.to_owned(), why)),
         }
     }
     let names = exposed(&config.name, &found.iter().map(|tool| tool.name).collect::<Vec<_>>());
     let mut definitions: Vec<Definition> =
         found.iter().zip(names).map(|(tool, name)| tool.definition(config, name)).collect();
     definitions.sort_by(|a, b| a.name.cmp(&b.name));
-    definitions
-}
-
-fn leave_out(config: &McpServerConfig, tool: &str, why: &str) {
-    tracing::warn!(server = config.name, tool, why, "a tool of an MCP server cannot be offered");
+    Offered { definitions, left_out }
 }
 
 /// A tool as the server lists it.
@@ -99,6 +109,7 @@ impl<'a> Listed<'a> {
             description: truncate(description, MAX_DESCRIPTION).0.into_owned(),
             parameters: RawValueEq(self.parameters.clone()),
             effect: config.effects.of(self.name, hints),
+            hints,
             // The members of objects are in the order of their names.
             hash: OfferHash::of(self.whole.to_string().as_bytes()),
             name,
@@ -123,6 +134,9 @@ fn parameters(schema: &Value) -> Result<Box<RawValue>, String> {
     // Some vendors refuse a schema without them.
     members.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
     let written = to_raw_value(&members).map_err(|error| error.to_string())?;
+    if written.get().len() > MAX_SCHEMA {
+        return Err(format!("the schema of its arguments is longer than {MAX_SCHEMA} bytes"));
+    }
     schema::compile(&written)?;
     Ok(written)
 }
@@ -142,29 +156,33 @@ mod tests {
             json!({"name": "remote", "inputSchema": {"type": "object", "$ref": "http://169.254.169.254/"}}),
             json!({"name": "list", "inputSchema": {"type": "array"}}),
             json!({"name": "x".repeat(300)}),
+            json!({"name": "huge", "inputSchema": {"type": "object", "description": "x".repeat(200_000)}}),
             json!({"description": "nameless"}),
             json!("text"),
             json!({"name": "good", "description": "again"}),
         ];
-        let tools = read(&config("s"), &listed);
+        let Offered { definitions: tools, left_out } = read(&config("s"), &listed);
         let names: Vec<(&str, &str)> =
             tools.iter().map(|tool| (tool.name.as_str(), tool.description.as_str())).collect();
         assert_eq!(names, [("s__bare", "Bare"), ("s__good", "good")]);
         assert_eq!(tools[0].parameters.get(), r#"{"properties":{},"type":"object"}"#);
         assert_eq!(tools[1].effect, Effect::Write, "what a server says of itself is not believed");
+        let huge = left_out.iter().find(|(name, _)| name == "huge").unwrap();
+        assert_eq!((left_out.len(), huge.1.as_str()), (7, "the schema of its arguments is longer than 131072 bytes"));
     }
 
     #[test]
     fn the_operator_chooses_among_them() {
         let listed = ["get_a", "get_b", "set_a"].map(|name| json!({ "name": name }));
         let config = McpServerConfig { tools: vec!["get_*".into()], exclude: vec!["*_b".into()], ..config("s") };
-        let tools = read(&config, &listed);
+        let tools = read(&config, &listed).definitions;
         assert_eq!(tools.iter().map(|tool| tool.own_name.as_str()).collect::<Vec<_>>(), ["get_a"]);
     }
 
     #[test]
     fn every_change_of_what_a_server_says_changes_the_hash_and_the_order_of_members_does_not() {
-        let hash = |listed: &str| read(&config("s"), &[serde_json::from_str(listed).unwrap()])[0].hash.clone();
+        let hash =
+            |listed: &str| read(&config("s"), &[serde_json::from_str(listed).unwrap()]).definitions[0].hash.clone();
         let first = hash(r#"{"name": "a", "description": "x", "inputSchema": {"type": "object"}}"#);
         assert_eq!(first, hash(r#"{"inputSchema": {"type": "object"}, "description": "x", "name": "a"}"#));
         assert_ne!(first, hash(r#"{"name": "a", "description": "y", "inputSchema": {"type": "object"}}"#));

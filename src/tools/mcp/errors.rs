@@ -6,6 +6,7 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
 use crate::tools::mcp::lines::{Line, Lines};
+use crate::tools::mcp::secrets::Secrets;
 
 /// Most bytes of a line that are kept.
 const MAX_LINE: usize = 1_024;
@@ -14,7 +15,7 @@ const MAX_LINES: u32 = 50;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Reads all of it, so that the server never waits for a reader, and logs the beginning of each of the first lines.
-pub(super) async fn drain(server: String, errors: impl AsyncRead + Unpin, secrets: Vec<String>) {
+pub(super) async fn drain(server: String, errors: impl AsyncRead + Unpin, secrets: Secrets) {
     let mut lines = Lines::new(errors, MAX_LINE);
     let (mut since, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
     while let Some(line) = lines.next().await {
@@ -39,23 +40,21 @@ pub(super) async fn drain(server: String, errors: impl AsyncRead + Unpin, secret
 }
 
 /// The text without what a terminal would obey, and without the secrets that the server was given.
-fn readable(text: &[u8], secrets: &[String]) -> String {
+fn readable(text: &[u8], secrets: &Secrets) -> String {
     let text = String::from_utf8_lossy(text);
     let plain: String = text.chars().filter(|char| !char.is_control() || *char == '\t').collect();
-    let mut plain = plain.trim().to_owned();
-    for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
-        plain = plain.replace(secret.as_str(), "***");
-    }
-    plain
+    secrets.hide(plain.trim()).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Secret;
 
     #[test]
     fn a_line_of_the_log_has_no_secrets_and_no_control_characters() {
         let line = b"\x1b[31mfailed with token sk-12345 \xff\r";
-        assert_eq!(readable(line, &["sk-12345".into(), "a".into()]), "[31mfailed with token *** \u{fffd}");
+        let secrets = Secrets::new(["sk-12345", "a"].map(Secret::new));
+        assert_eq!(readable(line, &secrets), "[31mfailed with token *** \u{fffd}");
     }
 }

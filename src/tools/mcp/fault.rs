@@ -8,6 +8,7 @@ use rmcp::ErrorData;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use crate::tools::mcp::secrets::Secrets;
 use crate::tools::mcp::streamable::HttpFault;
 
 /// Longest part of a server's own words.
@@ -22,6 +23,12 @@ pub(super) enum Fault {
     /// It did not do what it was asked.
     #[error("{0}")]
     Failed(String),
+    /// It answers the beginning of a connection in no way that is known.
+    #[error("it does not answer as the protocol says")]
+    Unexpected,
+    /// Its program cannot be started.
+    #[error("{0}")]
+    NoProgram(String),
     /// It may have done what it was asked.
     #[error("{0}")]
     Lost(String),
@@ -69,7 +76,7 @@ impl Fault {
                 "it speaks no revision of the protocol that is known here"
             }
             ClientInitializeError::Cancelled => "it is not needed any more",
-            _ => "it does not answer as the protocol says",
+            _ => return Self::Unexpected,
         };
         Self::Failed(what.to_owned())
     }
@@ -86,6 +93,18 @@ impl Fault {
             StreamableHttpError::Client(fault) if fault.may_have_worked() => Self::Lost(fault.to_string()),
             StreamableHttpError::Client(fault) => Self::Failed(fault.to_string()),
             _ => Self::closed(),
+        }
+    }
+
+    /// The same without the server's secrets, which its own words may quote.
+    pub(super) fn without(self, secrets: &Secrets) -> Self {
+        let hidden = |words: String| secrets.hide(&words).into_owned();
+        match self {
+            Self::Failed(words) => Self::Failed(hidden(words)),
+            Self::NoProgram(words) => Self::NoProgram(hidden(words)),
+            Self::Lost(words) => Self::Lost(hidden(words)),
+            Self::Answered(words) => Self::Answered(hidden(words)),
+            Self::Unexpected | Self::SessionExpired | Self::SessionDenied => self,
         }
     }
 

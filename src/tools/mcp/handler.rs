@@ -15,6 +15,7 @@ use rmcp::service::{NotificationContext, RoleClient};
 use tokio::sync::Notify;
 
 use crate::tools::ProgressSink;
+use crate::tools::mcp::secrets::Secrets;
 use crate::types::ToolProgress;
 
 /// Hears a server. Cheap to clone.
@@ -24,6 +25,8 @@ pub(super) struct Handler {
     progress: Arc<Mutex<HashMap<String, ProgressSink>>>,
     /// Told when the server says that it has other tools.
     pub(super) changed: Arc<Notify>,
+    /// What it must not tell.
+    secrets: Secrets,
 }
 
 /// A call whose progress is reported until this is dropped.
@@ -40,6 +43,11 @@ impl Drop for Reporting {
 }
 
 impl Handler {
+    /// Hears a server that was given these secrets.
+    pub(super) fn new(secrets: Secrets) -> Self {
+        Self { secrets, ..Self::default() }
+    }
+
     /// Reports the progress of the call of this token there.
     pub(super) fn report(&self, token: &ProgressToken, sink: ProgressSink) -> Reporting {
         let token = key(token);
@@ -65,7 +73,8 @@ impl ClientHandler for Handler {
     async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
         let sink = self.progress.lock().get(&key(&told.progress_token)).cloned();
         if let Some(sink) = sink {
-            sink.report(ToolProgress { done: Some(told.progress), total: told.total, message: told.message });
+            let message = told.message.map(|message| self.secrets.hide(&message).into_owned());
+            sink.report(ToolProgress { done: Some(told.progress), total: told.total, message });
         }
     }
 

@@ -12,16 +12,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{McpServerConfig, PinPolicy};
-use crate::net::client::HttpClient;
+use crate::telemetry::metrics::McpMetrics;
 use crate::tools::Tool;
+use crate::tools::mcp::auth::sweep;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
+use crate::tools::mcp::start::McpClients;
 use crate::tools::mcp::tool::McpTool;
 use crate::tools::mcp::watch_over::watch_over;
 use crate::tools::registry::RegisteredTool;
 use crate::tools::source::ToolSource;
-use crate::types::Effect;
 use crate::types::offer::ToolDefinition;
+use crate::types::{Effect, RunId};
 
 /// How long the processes of servers may take to end with this one: twice what each is given, and a little more.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -33,6 +35,7 @@ pub struct McpServers {
     ending: CancellationToken,
     /// Counts the changes of the tools of all servers.
     changes: watch::Sender<u64>,
+    metrics: McpMetrics,
 }
 
 /// A server. Dropping it ends its connections and its process.
@@ -44,12 +47,22 @@ pub struct McpServer {
 }
 
 impl McpServers {
-    /// Starts a server in the background. One that listens by HTTP is reached with `client`, which should be one that
-    /// [`client`](super::client) made. Whether it is waited for is kept for those who ask.
+    /// Servers whose failures are counted so.
     #[must_use]
-    pub fn start(&self, config: &McpServerConfig, client: HttpClient, is_awaited: bool) -> Arc<McpServer> {
+    pub fn new(metrics: McpMetrics) -> Self {
+        Self { metrics, ..Self::default() }
+    }
+
+    /// Starts a server in the background. One that listens by HTTP is reached with `clients`. Whether it is waited for is kept for
+    /// those who ask.
+    #[must_use]
+    pub fn start(&self, config: &McpServerConfig, clients: McpClients, is_awaited: bool) -> Arc<McpServer> {
         let stop = self.ending.child_token();
-        let shared = Arc::new(Shared::new(config, client, self.tasks.clone(), self.changes.clone()));
+        let shared =
+            Arc::new(Shared::new(config, clients, self.tasks.clone(), self.changes.clone(), self.metrics.clone()));
+        if config.access.is_apart() {
+            self.tasks.spawn(sweep(shared.sessions.clone(), config.access.session_idle, stop.clone()));
+        }
         self.tasks.spawn(watch_over(shared.clone(), stop.clone()));
         Arc::new(McpServer { shared, is_awaited, _stop: stop.drop_guard() })
     }
@@ -96,6 +109,34 @@ impl McpServer {
         self.shared.state.borrow().trouble.as_ref().map(|trouble| trouble.why.clone())
     }
 
+    /// How it is doing: `up`, `starting`, `failing` or `disabled`.
+    #[must_use]
+    pub fn standing(&self) -> &'static str {
+        let state = self.shared.state.borrow();
+        match (&state.connection, &state.trouble) {
+            (Some(_), _) => "up",
+            (None, Some(trouble)) => {
+                if trouble.is_disabled {
+                    "disabled"
+                } else {
+                    "failing"
+                }
+            }
+            (None, None) => "starting",
+        }
+    }
+
+    /// What it listed that cannot be offered, by its own names, each with the reason; what was cut off has no name.
+    #[must_use]
+    pub fn left_out(&self) -> Arc<[(String, String)]> {
+        self.shared.state.borrow().left_out.clone()
+    }
+
+    /// Tries it again now, if it is left alone because it failed.
+    pub fn retry(&self) {
+        self.shared.retry.notify_waiters();
+    }
+
     /// Returns once it has listed its tools, or could not be started the first time.
     pub async fn first_try(&self) {
         let mut state = self.shared.state.subscribe();
@@ -121,6 +162,10 @@ impl ToolSource for McpServer {
         let shared = Arc::downgrade(&self.shared);
         let tool = McpTool::pending(offered, effect, &self.shared.config, shared)?;
         Some(Arc::new(tool))
+    }
+
+    fn run_ended(&self, run: &RunId) {
+        self.shared.sessions.end_run(run);
     }
 
     fn pins(&self) -> &PinPolicy {

@@ -6,13 +6,19 @@ use std::time::Duration;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use tokio_util::task::TaskTracker;
+use url::Url;
 
-use crate::config::{McpCommand, McpServerConfig, McpTransport};
+use crate::config::{McpCommand, McpProtocol, McpServerConfig, McpTransport};
 use crate::net::client::{CannotConnect, HttpClient, Reach};
+use crate::net::fetch::Fetcher;
+use crate::net::guard::{Guard, Policy};
+use crate::tools::mcp::auth::{AuthWeb, Authorization};
 use crate::tools::mcp::connection::Connection;
 use crate::tools::mcp::errors::drain;
 use crate::tools::mcp::fault::Fault;
+use crate::tools::mcp::guarded::Guarded;
 use crate::tools::mcp::process::{Pipes, Process};
+use crate::tools::mcp::secrets::Secrets;
 use crate::tools::mcp::stdio::Stdio;
 use crate::tools::mcp::streamable::{Endpoint, Streamable};
 
@@ -23,27 +29,63 @@ const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// How often a stream of events that broke is taken up again.
 const RESUMPTIONS: usize = 5;
 
-/// The client that all servers share which listen by HTTP. It goes through no proxy.
-pub fn client() -> Result<HttpClient, CannotConnect> {
-    HttpClient::new(&Reach { connect_timeout: Some(CONNECT_TIMEOUT), keep_idle: Some(KEEP_IDLE), ..Reach::default() })
+/// What all servers are reached with that listen by HTTP. Cheap to clone; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct McpClients {
+    /// Reaches the servers that the operator names, through no proxy.
+    http: HttpClient,
+    /// Reaches what these servers name.
+    fetcher: Fetcher,
 }
 
-/// Opens a connection. Dropping the future ends what was begun.
+impl McpClients {
+    /// Those of a configuration with these bounds for URLs that others name.
+    pub fn new(egress: &Policy) -> Result<Self, CannotConnect> {
+        let (connect_timeout, keep_idle) = (Some(CONNECT_TIMEOUT), Some(KEEP_IDLE));
+        let http = HttpClient::new(&Reach { connect_timeout, keep_idle, ..Reach::default() })?;
+        Ok(Self { http, fetcher: Fetcher::new(Guard::new(egress.clone()))? })
+    }
+
+    /// What asks about tokens, of which the operator names these servers.
+    pub(super) fn auth_web<'a>(&self, named: impl IntoIterator<Item = &'a Url>) -> AuthWeb {
+        AuthWeb::new(self.http.clone(), self.fetcher.clone(), named.into_iter().map(Url::origin).collect())
+    }
+}
+
+/// Opens a connection that shows `authorization`. Dropping the future ends what was begun.
 pub(super) async fn connect(
     config: &McpServerConfig,
-    client: &HttpClient,
+    clients: &McpClients,
     tasks: &TaskTracker,
+    authorization: Authorization,
+) -> Result<Connection, Fault> {
+    match open(config, config.protocol, clients, tasks, authorization.clone()).await {
+        // Some old servers answer what they do not know with an empty result.
+        Err(Fault::Unexpected) if config.protocol == McpProtocol::Auto => {
+            open(config, McpProtocol::Initialize, clients, tasks, authorization).await
+        }
+        opened => opened,
+    }
+}
+
+async fn open(
+    config: &McpServerConfig,
+    protocol: McpProtocol,
+    clients: &McpClients,
+    tasks: &TaskTracker,
+    authorization: Authorization,
 ) -> Result<Connection, Fault> {
     let most = usize::try_from(config.max_response).unwrap_or(usize::MAX);
+    let secrets = Secrets::of(config).and(authorization.secret());
     match &config.transport {
         McpTransport::Stdio(command) => {
             let stdio = start_process(config, command, most, tasks)?;
-            Connection::open(stdio, config.protocol, tasks).await
+            Connection::open(Guarded::new(&config.name, stdio), protocol, tasks, secrets).await
         }
         McpTransport::Http(endpoint) => {
-            let client = Streamable::new(Endpoint::new(client.clone(), endpoint), most);
+            let client = Streamable::new(Endpoint::new(clients.http.clone(), endpoint, authorization), most);
             let transport = StreamableHttpClientTransport::with_client(client, settings(config, most));
-            Connection::open(transport, config.protocol, tasks).await
+            Connection::open(Guarded::new(&config.name, transport), protocol, tasks, secrets).await
         }
     }
 }
@@ -54,8 +96,9 @@ fn start_process(
     most: usize,
     tasks: &TaskTracker,
 ) -> Result<Stdio, Fault> {
-    let (process, Pipes { input, output, errors }) = Process::start(command).map_err(Fault::Failed)?;
-    let secrets = command.secrets().map(str::to_owned).collect();
+    let (process, Pipes { input, output, errors }) = Process::start(command).map_err(Fault::NoProgram)?;
+    // The log tells none of what was given to the server.
+    let secrets = Secrets::new(command.given().chain(&command.secrets).cloned());
     tasks.spawn(drain(config.name.clone(), errors, secrets));
     Ok(Stdio::new(&config.name, process, input, output, most))
 }

@@ -15,6 +15,8 @@ pub(super) struct State {
     pub(super) tools: Option<Arc<[Arc<RegisteredTool>]>>,
     /// What it said of them.
     pub(super) definitions: Arc<[Definition]>,
+    /// What it listed that cannot be offered, by the server's own names, each with the reason; what was cut off has no name.
+    pub(super) left_out: Arc<[(String, String)]>,
     /// Why it is left alone for a while.
     pub(super) trouble: Option<Trouble>,
 }
@@ -24,4 +26,6 @@ pub(super) struct State {
 pub(super) struct Trouble {
     /// As the end of a sentence about the server.
     pub(super) why: String,
+    /// Whether it crashed so often that it is left alone for long.
+    pub(super) is_disabled: bool,
 }

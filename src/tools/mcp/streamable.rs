@@ -4,6 +4,7 @@
 //! models.
 
 mod fault;
+mod pace;
 mod request;
 
 use std::collections::HashMap;
@@ -20,8 +21,10 @@ use rmcp::transport::streamable_http_client::{
 };
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
+use tokio::time::Instant;
 
 pub(super) use self::fault::HttpFault;
+use self::pace::Pace;
 pub(super) use self::request::Endpoint;
 use crate::net::client::{Body, Response};
 
@@ -39,6 +42,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 pub(super) struct Streamable {
     endpoint: Arc<Endpoint>,
     max_response: usize,
+    pace: Arc<Pace>,
 }
 
 impl StreamableHttpClient for Streamable {
@@ -109,9 +113,18 @@ impl StreamableHttpClient for Streamable {
         if let Some(last) = last_event {
             headers.insert(LAST_EVENT, sendable(&last)?);
         }
+        tokio::time::sleep(self.pace.open(Instant::now())).await;
         let response = self.endpoint.send(Method::GET, headers, Bytes::new()).await.map_err(Failure::Client)?;
         match (response.status, media_type(&response.headers)) {
-            (status, "text/event-stream") if status.is_success() => Ok(self.events(response.body)),
+            (status, "text/event-stream") if status.is_success() => {
+                let pace = self.pace.clone();
+                let brought = move |event: &Result<Sse, SseError>| {
+                    if event.as_ref().is_ok_and(|event| event.data.is_some()) {
+                        pace.brought();
+                    }
+                };
+                Ok(self.events(response.body).inspect(brought).boxed())
+            }
             (status, _) if status.is_success() => Err(Failure::ServerDoesNotSupportSse),
             (StatusCode::METHOD_NOT_ALLOWED, _) => Err(Failure::ServerDoesNotSupportSse),
             (status, _) => Err(Failure::Client(HttpFault::Status(status, String::new()))),
@@ -122,7 +135,7 @@ impl StreamableHttpClient for Streamable {
 impl Streamable {
     /// Speaks with the server at `endpoint`, of whose messages none may be longer than this.
     pub(super) fn new(endpoint: Endpoint, max_response: usize) -> Self {
-        Self { endpoint: Arc::new(endpoint), max_response }
+        Self { endpoint: Arc::new(endpoint), max_response, pace: Arc::default() }
     }
 
     /// What a status of failure means. A server may say more in JSON-RPC; that is about the request, whatever id it has.

@@ -13,9 +13,10 @@ use tokio::time::timeout;
 use url::Url;
 
 use crate::config::{
-    McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport, PinPolicy, Secret,
+    McpAccess, McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport, PinPolicy, Secret,
 };
-use crate::tools::mcp::{McpServer, McpServers, client};
+use crate::net::guard::Policy;
+use crate::tools::mcp::{McpClients, McpServer, McpServers};
 use crate::tools::testing::context;
 use crate::tools::{CallContext, RegisteredTool, ToolSource, invoke};
 use crate::types::ToolOutcome;
@@ -38,6 +39,7 @@ pub(crate) fn config(name: &str) -> McpServerConfig {
         protocol: McpProtocol::Auto,
         max_response: 1 << 20,
         max_concurrent_calls: 16,
+        access: McpAccess::default(),
         pins: PinPolicy::default(),
     }
 }
@@ -50,6 +52,7 @@ pub(crate) fn process(options: &[&str]) -> McpServerConfig {
         program: "python3".to_owned(),
         arguments: arguments.collect(),
         env: env.chain([("TOKEN".to_owned(), Secret::new("sk-of-the-server"))]).collect(),
+        secrets: vec![Secret::new("sk-of-the-server")],
         directory: None,
     };
     McpServerConfig { transport: McpTransport::Stdio(command), ..config("test") }
@@ -107,7 +110,7 @@ async fn listen(port: u16, options: &[String]) -> (Child, u16) {
 /// Starts looking after a server.
 pub(crate) fn started(config: &McpServerConfig) -> (McpServers, Arc<McpServer>) {
     let servers = McpServers::default();
-    let server = servers.start(config, client().unwrap(), true);
+    let server = servers.start(config, McpClients::new(&Policy::default()).unwrap(), true);
     (servers, server)
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::config::McpServerConfig;
+use crate::config::{Hints, McpServerConfig};
 use crate::tools::mcp::connection::ToolRequest;
 use crate::tools::mcp::definition::Definition;
 use crate::tools::mcp::shared::Shared;
@@ -20,12 +20,13 @@ use crate::types::{Effect, TraceContext};
 const KEY: &str = "loopgate/idempotency-key";
 const RUN: &str = "loopgate/run-id";
 const FENCE: &str = "loopgate/fence";
-const DEADLINE: &str = "loopgate/deadline-ms";
 
 /// A tool of a server. It keeps the server as long as a registry or a call has it.
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Weak<Shared>,
+    /// What the server says of its effect.
+    hints: Hints,
     /// The hash of its definition: the server may have another one by now.
     offered: String,
 }
@@ -46,7 +47,7 @@ impl McpTool {
             timeout: config.timeout,
             source: Source::Mcp,
         };
-        Some(Self { spec, server, offered: offered.hash() })
+        Some(Self { spec, server, hints: Hints::default(), offered: offered.hash() })
     }
 
     pub(super) fn new(definition: &Definition, config: &McpServerConfig, server: Weak<Shared>) -> Self {
@@ -59,7 +60,7 @@ impl McpTool {
             source: Source::Mcp,
         };
         let offered = registry::definition(&spec).hash();
-        Self { spec, server, offered }
+        Self { spec, server, hints: definition.hints, offered }
     }
 }
 
@@ -67,6 +68,10 @@ impl McpTool {
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn hints(&self) -> Hints {
+        self.hints
     }
 
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
@@ -87,7 +92,6 @@ fn meta(context: &CallContext) -> Map<String, Value> {
     meta.insert(KEY.to_owned(), context.call.as_str().into());
     meta.insert(RUN.to_owned(), context.run.as_str().into());
     meta.insert(FENCE.to_owned(), context.fence.into());
-    meta.insert(DEADLINE.to_owned(), u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX).into());
     if let Some(trace) = &context.trace {
         meta.insert("traceparent".to_owned(), TraceContext::parent(trace).as_str().into());
         if let Some(state) = trace.state.as_deref() {

@@ -8,26 +8,24 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::McpTransport;
 use crate::tools::mcp::connection::Connection;
-use crate::tools::mcp::definition;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::list::take_up;
+use crate::tools::mcp::restarts::{self, Failure, Rest, Restarts};
+use crate::tools::mcp::settling::Settling;
 use crate::tools::mcp::shared::Shared;
 use crate::tools::mcp::start::connect;
 use crate::tools::mcp::state::Trouble;
 
-/// The pause after a failure, which doubles with each that follows.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A server that lived so long is well: its next death is the first again.
-const WELL_AFTER: Duration = Duration::from_secs(60);
-/// How long after a change the list is asked for: servers that load their tools tell of each.
-const SETTLE: Duration = Duration::from_millis(100);
+/// How long a server may take to answer anything after a call that got no answer in its time.
+const PROBE_WITHIN: Duration = Duration::from_secs(10);
+/// How long the process of a server that hangs may take to end.
+const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Looks after a server until it is to stop.
 pub(super) async fn watch_over(server: Arc<Shared>, stop: CancellationToken) {
-    let mut failures = 0;
+    let mut restarts = Restarts::default();
     loop {
         let begun = Instant::now();
         let end = tokio::select! {
@@ -36,37 +34,15 @@ pub(super) async fn watch_over(server: Arc<Shared>, stop: CancellationToken) {
             end = supervised(live(&server)) => end,
         };
         server.state.send_modify(|state| state.connection = None);
-        let name = &server.config.name;
-        let pause = match end {
-            End::NotStarted(fault) => {
-                failures += 1;
-                let pause = pause_after(failures);
-                tracing::warn!(server = name, %fault, retry_ms = millis(pause), "an MCP server cannot be used");
-                server.state.send_modify(|state| state.trouble = Some(Trouble { why: fault.to_string() }));
-                pause
-            }
-            End::Renew => Duration::ZERO,
-            End::Died if begun.elapsed() >= WELL_AFTER => {
-                failures = 0;
-                tracing::warn!(server = name, "the connection to an MCP server ended; it is opened again");
-                Duration::ZERO
-            }
-            End::Died => {
-                // The first time nothing is waited for: a call that comes meanwhile finds the server again.
-                let pause = if failures == 0 { Duration::ZERO } else { pause_after(failures) };
-                failures += 1;
-                tracing::warn!(server = name, retry_ms = millis(pause), "the connection to an MCP server ended");
-                if !pause.is_zero() {
-                    let why = "it ended soon after it was started".to_owned();
-                    server.state.send_modify(|state| state.trouble = Some(Trouble { why }));
-                }
-                pause
-            }
-        };
+        let End::Failed(failure, why) = end else { continue };
+        server.metrics.count_failure(&server.config.name, failure.as_str());
+        let rest = restarts.after(failure, begun.elapsed(), Instant::now());
+        leave_alone(&server, why, rest);
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = sleep(pause) => {}
+            () = server.retry.notified() => restarts = Restarts::default(),
+            () = sleep(rest.pause) => {}
         }
     }
     let connection = server.state.borrow().connection.clone();
@@ -76,19 +52,37 @@ pub(super) async fn watch_over(server: Arc<Shared>, stop: CancellationToken) {
     server.state.send_modify(|state| state.connection = None);
 }
 
+/// Tells the log, and calls that come meanwhile, why a server is left alone.
+fn leave_alone(server: &Shared, why: String, rest: Rest) {
+    let (name, retry_ms) = (&server.config.name, millis(rest.pause));
+    let why = if rest.is_disabled {
+        let (crashes, window) = (restarts::MOST_CRASHES, restarts::WINDOW.as_secs());
+        tracing::error!(server = name, crashes, window_s = window, %why, retry_ms, "an MCP server crashed too often and is disabled");
+        let minutes = rest.pause.as_secs() / 60;
+        format!(
+            "it crashed {crashes} times within {window} s and is disabled for {minutes} min, or until the configuration is read \
+             again; the last time {why}"
+        )
+    } else {
+        tracing::warn!(server = name, %why, retry_ms, "an MCP server failed and is tried again");
+        why
+    };
+    if !rest.pause.is_zero() {
+        server.state.send_modify(|state| state.trouble = Some(Trouble { why, is_disabled: rest.is_disabled }));
+    }
+}
+
 /// How one life of a server, or of a connection to it, ended.
 enum End {
-    /// It could not be used.
-    NotStarted(Fault),
-    /// It ended by itself.
-    Died,
+    /// It failed so, and why, as the end of a sentence about the server.
+    Failed(Failure, String),
     /// It does not know its session any more.
     Renew,
 }
 
 /// How a life ends: a panic in it is one more failure, so that the server is tried again after a pause.
 async fn supervised(life: impl Future<Output = End>) -> End {
-    let broken = || End::NotStarted(Fault::Failed("what it says cannot be worked with".to_owned()));
+    let broken = || End::Failed(Failure::NotStarted, "what it says cannot be worked with".to_owned());
     AssertUnwindSafe(life).catch_unwind().await.unwrap_or_else(|_| broken())
 }
 
@@ -96,17 +90,26 @@ async fn supervised(life: impl Future<Output = End>) -> End {
 async fn live(server: &Arc<Shared>) -> End {
     let limit = server.config.start_timeout;
     let starting = async {
-        let connection = connect(&server.config, &server.client, &server.tasks).await?;
+        let shown = server.own_authorization();
+        let connection = connect(&server.config, &server.clients, &server.tasks, shown).await?;
         let listed = connection.list().await?;
         Ok((connection, listed))
     };
     let too_slow = || Fault::Failed(format!("it did not list its tools within {} ms", millis(limit)));
     let (connection, listed) = match timeout(limit, starting).await.unwrap_or_else(|_| Err(too_slow())) {
         Ok(started) => started,
-        Err(fault) => return End::NotStarted(fault),
+        Err(fault) => {
+            let is_process = matches!(server.config.transport, McpTransport::Stdio(_));
+            let failure = if is_process && !matches!(fault, Fault::NoProgram(_)) {
+                Failure::NotStarted
+            } else {
+                Failure::Unreached
+            };
+            return End::Failed(failure, fault.to_string());
+        }
     };
     let connection = Arc::new(connection);
-    take_up(server, definition::read(&server.config, &listed));
+    take_up(server, &listed);
     server.state.send_modify(|state| {
         state.connection = Some(connection.clone());
         state.trouble = None;
@@ -114,28 +117,41 @@ async fn live(server: &Arc<Shared>) -> End {
     keep_fresh(server, &connection).await
 }
 
-/// Keeps the list of tools fresh until the connection ends.
+/// Keeps the list of tools fresh until the connection ends. That the list is answered also shows that the server does not hang.
 async fn keep_fresh(server: &Arc<Shared>, connection: &Connection) -> End {
+    let (limit, mut settling) = (server.config.start_timeout, Settling::default());
     loop {
+        let mut is_suspected = false;
         tokio::select! {
             biased;
-            () = connection.closed() => return if connection.is_renewed() { End::Renew } else { End::Died },
-            () = connection.tools_changed() => sleep(SETTLE).await,
+            () = connection.closed() => {
+                let ended = || End::Failed(Failure::Ended, "the connection to it ended".to_owned());
+                return if connection.is_renewed() { End::Renew } else { ended() };
+            }
+            () = connection.suspected() => is_suspected = true,
+            () = connection.tools_changed() => {
+                // Ends early with the connection.
+                let _ = timeout(settling.after(Instant::now()), connection.closed()).await;
+            }
             () = sleep(server.config.refresh) => {}
         }
-        match timeout(server.config.start_timeout, connection.list()).await {
-            Ok(Ok(listed)) => take_up(server, definition::read(&server.config, &listed)),
+        let limit = if is_suspected { limit.min(PROBE_WITHIN) } else { limit };
+        match timeout(limit, connection.list()).await {
+            Ok(Ok(listed)) => take_up(server, &listed),
             Ok(Err(Fault::SessionExpired | Fault::SessionDenied)) => connection.renew(),
             Ok(Err(fault)) => {
                 tracing::warn!(server = server.config.name, %fault, "an MCP server did not list its tools again");
             }
+            Err(_) if is_suspected || connection.is_idle() => {
+                connection.close();
+                // Its process may need to be killed. Another one should not be started beside it.
+                let _ = timeout(CLOSED_WITHIN, connection.closed()).await;
+                return End::Failed(Failure::Hung, "it lived and answered nothing".to_owned());
+            }
+            // It may be at work on a call and do one thing at a time.
             Err(_) => tracing::warn!(server = server.config.name, "an MCP server did not list its tools again in time"),
         }
     }
-}
-
-fn pause_after(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -149,12 +165,6 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_failure() {
         let end = supervised(async { panic!("a panic of a test") }).await;
-        assert!(matches!(end, End::NotStarted(_)));
-    }
-
-    #[test]
-    fn pauses_double_up_to_a_minute() {
-        let pauses: Vec<u64> = [1, 2, 3, 8, 100].into_iter().map(|failures| millis(pause_after(failures))).collect();
-        assert_eq!(pauses, [500, 1_000, 2_000, 60_000, 60_000]);
+        assert!(matches!(end, End::Failed(Failure::NotStarted, _)));
     }
 }

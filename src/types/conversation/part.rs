@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::types::CallId;
+use crate::types::conversation::link::Link;
 use crate::types::json::{Members, RawValueEq};
 
 /// A way to write conversations as JSON, as one vendor's API defines it.
@@ -112,25 +115,6 @@ pub enum Source {
     Id(String),
 }
 
-/// Something that lies elsewhere.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
-    /// Where it is, in whatever scheme the tool knows.
-    pub uri: String,
-    /// What it is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// `text/html`, `application/pdf`, …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub media_type: Option<String>,
-    /// How long it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-}
-
 /// What a model thought, and what proves to its vendor that the model thought it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thinking {
@@ -187,6 +171,16 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments as the model wrote them: meant to be a JSON object, perhaps malformed.
     pub arguments: String,
+}
+
+impl ToolCall {
+    /// By what a decision about the call names what was decided: SHA-256 of the tool's name, a line feed and the arguments,
+    /// in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let hash = Sha256::new().chain_update(&self.name).chain_update("\n").chain_update(&self.arguments).finalize();
+        format!("{:x}", Bytes::copy_from_slice(&hash))
+    }
 }
 
 /// What a call came to.
@@ -361,23 +355,6 @@ pub fn lines(parts: &[Part]) -> Cow<'_, str> {
     match parts {
         [part] => part.in_words(),
         parts => Cow::Owned(parts.iter().map(Part::in_words).collect::<Vec<_>>().join("\n")),
-    }
-}
-
-impl Link {
-    /// What a model is told of it.
-    fn in_words(&self) -> String {
-        let Self { uri, name, description, media_type, bytes } = self;
-        let bytes = bytes.map(|bytes| format!("{bytes} bytes"));
-        let facts = [name, media_type, &bytes].into_iter().flatten().map(|fact| format!(", {fact}"));
-        let described = description.iter().map(|text| format!(": {text}"));
-        format!("[link to {uri}{}]", facts.chain(described).collect::<String>())
-    }
-
-    /// How many bytes of text it is.
-    pub(super) fn length(&self) -> usize {
-        let texts = [&self.name, &self.description, &self.media_type];
-        self.uri.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 

@@ -9,7 +9,9 @@ use tokio::time::{Instant, timeout};
 use crate::agent::context::find_tools;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::admit::{Admitted, admit_own};
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
+use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::own_tool::{OwnContext, OwnTool};
 use crate::tools::fit::fit;
 use crate::tools::truncate::cut_to_size;
@@ -20,9 +22,9 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
     }
+    let Admitted::Run(call) = admit_own(driver, call) else { return Ok(()) };
     if driver.recorder.run().spec().search.is_some() && call.name == find_tools::NAME {
-        find(driver, &call);
-        return Ok(());
+        return find(driver, &call).await;
     }
     let tool = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
     let run = driver.recorder.run();
@@ -38,7 +40,7 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     let begun = Instant::now();
     let outcome = match (tool, driver.tools.check_own(&call)) {
         (Some(tool), Ok(())) => match answer(driver, &*tool, &call).await {
-            Ok(outcome) => settled(outcome, effect),
+            Ok(outcome) => return settle_result(driver, &call, settled(outcome, effect)).await,
             Err(interruption) => {
                 driver.handle_interruption(interruption)?;
                 stopped(effect, begun.elapsed())
@@ -55,16 +57,21 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
 }
 
 /// Answers a call that finds tools. It only computes, so the call and its answer are stored with the next event.
-fn find(driver: &mut Driver, call: &ToolCall) {
+async fn find(driver: &mut Driver, call: &ToolCall) -> Result<(), Exit> {
     let step = driver.recorder.run().step();
     if driver.recorder.run().started(&call.id).is_none() {
         driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
     }
-    let outcome = match driver.tools.check_own(call) {
-        Ok(()) => find_tools::answer(call, driver.tools.servers()),
-        Err(why) => ToolOutcome::failed(why),
-    };
-    driver.finish_call(call, outcome);
+    match driver.tools.check_own(call) {
+        Ok(()) => {
+            let found = find_tools::answer(call, driver.tools.servers(), driver.recorder.run().room_for_tools());
+            settle_result(driver, call, found).await
+        }
+        Err(why) => {
+            driver.finish_call(call, ToolOutcome::failed(why));
+            Ok(())
+        }
+    }
 }
 
 /// What the tool answers within the time that a call may take. Whatever happens in it becomes an outcome, as it does

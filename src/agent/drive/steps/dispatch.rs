@@ -20,6 +20,7 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::outcome::{made, settled, stopped};
+use crate::agent::drive::steps::settle_result::settle_result;
 use crate::failpoint;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
 use crate::types::tool::CallEnding;
@@ -175,7 +176,7 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
     let (reports, _) = mpsc::channel(MAX_REPORTS);
     for checked in batch {
         let (call, outcome) = answer(driver, checked, &reports).await;
-        driver.finish_call(&call, outcome);
+        settle_result(driver, &call, outcome).await?;
     }
     Ok(true)
 }
@@ -243,7 +244,7 @@ async fn finish(
 ) -> Result<(), Exit> {
     failpoint::hit("tool.answered");
     open.retain(|open| open.id != call.id);
-    driver.finish_call(call, outcome);
+    settle_result(driver, call, outcome).await?;
     if at_once && !open.is_empty() {
         driver.recorder.flush().await?;
     }

@@ -188,8 +188,10 @@ async fn inbox_bytes(driver: &Driver) -> Result<u64, CommitError> {
 async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
     let retention = driver.retention;
     let now_ms = driver.recorder.store().now_ms();
+    let run = driver.recorder.run();
     let at_ms = now_ms.saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
-    let entries = commits::index_wait(driver.recorder.run().spec(), at_ms, retention);
+    let at_ms = run.approval_requests().map(|request| request.expires_ms).fold(at_ms, u64::min);
+    let entries = commits::index_wait(run.spec(), at_ms, retention);
     let commit = || async {
         let committing = entries.iter().map(|entry| driver.recorder.store().commit(entry.clone()));
         try_join_all(committing).await.map(drop).map_err(unavailable)

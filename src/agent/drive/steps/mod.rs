@@ -1,5 +1,6 @@
 //! The steps that do I/O, a file each.
 
+pub mod admit;
 pub mod answer_call;
 pub(super) mod ask;
 pub mod begin;
@@ -13,3 +14,4 @@ pub(super) mod hedge;
 mod listen;
 pub(super) mod outcome;
 pub mod run_tools;
+mod settle_result;

@@ -159,7 +159,7 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let commit = resume(
         (&place.spec, &Head { leg: 1, ..Head::new(&place.spec) }),
         place.fence,
-        (0, None, (2, resumed)),
+        (0, None, (2, vec![resumed])),
         session,
         RETENTION,
     );

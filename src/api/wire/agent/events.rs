@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::object::Arguments;
@@ -116,6 +117,12 @@ pub enum NativeEvent<'a> {
         #[schema(value_type = f64)]
         limit: Amount,
     },
+    /// A call waits for an approval.
+    #[serde(rename = "approval.required")]
+    ApprovalRequired(RequiredApproval<'a>),
+    /// Somebody decided about a call that waits for an approval, or nobody did in time.
+    #[serde(rename = "approval.resolved")]
+    ApprovalResolved(ResolvedApproval<'a>),
     /// A server-side tool begins.
     #[serde(rename = "tool.call")]
     ToolCall {
@@ -251,6 +258,8 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }
         Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
+        Event::ApprovalRequired(request) => NativeEvent::ApprovalRequired(RequiredApproval::new(seq, request)),
+        Event::ApprovalResolved(approval) => NativeEvent::ApprovalResolved(ResolvedApproval::new(seq, approval)),
         Event::ToolStarted { step, call, .. } => NativeEvent::ToolCall {
             seq,
             step: *step,
@@ -272,11 +281,10 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::TextDelta { .. }
         | Event::RefusalDelta { .. }
         | Event::TurnFinished { .. }
+        | Event::CallAllowed { .. }
         | Event::StopRequested { .. }
         | Event::CommandsApplied { .. }
-        | Event::HandedOff => {
-            return None;
-        }
+        | Event::HandedOff => return None,
     })
 }
 
@@ -363,33 +371,4 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
 fn budget_warning(seq: u64, owner: BudgetOwner, kind: BudgetKind, (used, limit): (u64, u64)) -> NativeEvent<'static> {
     let (used, limit, kind) = (Amount::of(kind, used), Amount::of(kind, limit), kind.as_str());
     NativeEvent::BudgetWarning { seq, scope: owner.as_str(), kind, used, limit }
-}
-
-impl NativeEvent<'_> {
-    /// Its type, which is the event's name on the stream.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::RunQueued { .. } => "run.queued",
-            Self::RunStarted { .. } => "run.started",
-            Self::RunResumed { .. } => "run.resumed",
-            Self::StepStarted { .. } => "step.started",
-            Self::ThinkingDelta { .. } => "thinking.delta",
-            Self::ToolCallDelta { .. } => "tool.call.delta",
-            Self::ProviderRetry { .. } => "provider.retry",
-            Self::ProviderFallback { .. } => "provider.fallback",
-            Self::ProviderHedge { .. } => "provider.hedge",
-            Self::ProviderHedgeEnded { .. } => "provider.hedge.ended",
-            Self::StepDiscarded { .. } => "step.discarded",
-            Self::BudgetWarning { .. } => "budget.warning",
-            Self::ToolCall { .. } => "tool.call",
-            Self::ToolProgress { .. } => "tool.progress",
-            Self::ToolResult { .. } => "tool.result",
-            Self::StepCompleted { .. } => "step.completed",
-            Self::RunCompleted(_) => "run.completed",
-            Self::RunIncomplete(_) => "run.incomplete",
-            Self::RunRequiresAction(_) => "run.requires_action",
-            Self::RunCancelled(_) => "run.cancelled",
-            Self::RunFailed(_) => "run.failed",
-        }
-    }
 }

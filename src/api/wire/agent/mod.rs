@@ -1,8 +1,11 @@
 //! Our own dialect: the `agent` object of requests and answers, and the stream of named events.
 
+pub mod approval;
 pub mod budget;
 pub mod ending;
+mod event_names;
 pub mod events;
 pub mod object;
 pub mod options;
+pub mod policy;
 pub mod result_part;

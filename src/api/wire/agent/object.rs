@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::Budget;
@@ -59,9 +58,9 @@ pub struct AgentObject<'a> {
 /// What a run waits for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RequiredAction<'a> {
-    /// `client_tools`, or `outcome_unknown` if it is unknown whether one of the calls took effect.
+    /// `approval`, `client_tools`, or `outcome_unknown` if it is unknown whether one of the calls took effect.
     pub r#type: &'static str,
-    /// The calls to answer with `tool` messages.
+    /// The calls to decide about, or to answer with `tool` messages.
     pub calls: Vec<RequiredCall<'a>>,
 }
 
@@ -75,9 +74,10 @@ pub struct RequiredCall<'a> {
     /// Its arguments.
     #[schema(value_type = Value)]
     pub arguments: Arguments<'a>,
-    /// SHA-256 of the arguments' JSON text, in hexadecimal.
+    /// SHA-256 of the tool's name, a line feed and the arguments' JSON text, in hexadecimal.
     pub arguments_digest: String,
-    /// What became of it at the server, where it is unknown whether it took effect; null for one of the client's tools.
+    /// What became of it at the server, where it is unknown whether it took effect, or why it needs an approval; null for one
+    /// of the client's tools.
     pub reason: Option<&'a str>,
     /// When it no longer can be answered, Unix milliseconds.
     pub expires_ms: Option<u64>,
@@ -181,12 +181,23 @@ impl<'a> AgentObject<'a> {
             usage: (&outcome.usage).into(),
             budget: Budget::at_the_end(outcome),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
-                r#type: if outcome.reason == StopReason::OutcomeAsked { "outcome_unknown" } else { "client_tools" },
+                r#type: action(outcome.reason),
                 calls: calls.iter().map(RequiredCall::new).collect(),
             }),
             warnings: &outcome.warnings,
             report: with_report.then(|| ReportObject::new(&outcome.report)),
         }
+    }
+}
+
+/// What a run that waits for this reason waits for.
+fn action(reason: StopReason) -> &'static str {
+    if reason == StopReason::Approval {
+        "approval"
+    } else if reason == StopReason::OutcomeAsked {
+        "outcome_unknown"
+    } else {
+        "client_tools"
     }
 }
 
@@ -198,15 +209,14 @@ fn thought_alone(outcome: &Outcome) -> Option<&str> {
 
 impl<'a> RequiredCall<'a> {
     fn new(required: &'a outcome::RequiredCall) -> Self {
-        let outcome::RequiredCall { call, reason } = required;
-        let digest = Sha256::digest(call.arguments.as_bytes());
+        let outcome::RequiredCall { call, reason, expires_ms } = required;
         Self {
             call_id: call.id.as_str(),
             name: &call.name,
             arguments: Arguments::new(&call.arguments),
-            arguments_digest: format!("{:x}", bytes::Bytes::copy_from_slice(&digest)),
+            arguments_digest: call.digest(),
             reason: reason.as_deref(),
-            expires_ms: None,
+            expires_ms: *expires_ms,
         }
     }
 }

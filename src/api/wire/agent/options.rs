@@ -4,6 +4,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::agent::LimitsPatch;
+use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
@@ -23,6 +24,12 @@ pub struct AgentOptions {
     /// Names and globs of the server's tools; all of the agent's without it.
     #[schema(example = json!(["calculator", "current_time"]))]
     pub tools: Option<Vec<String>>,
+    /// Rules for the run's tool calls, beside those of server, key and agent: the strictest counts.
+    #[schema(value_type = Option<PolicyOptions>)]
+    pub policy: Option<JsonObject<PolicyOptions>>,
+    /// How the run asks for the approval of calls.
+    #[schema(value_type = Option<ApprovalOptions>)]
+    pub approval: Option<JsonObject<ApprovalOptions>>,
     /// Narrower limits than the agent's.
     #[schema(value_type = Option<LimitOptions>)]
     pub limits: Option<JsonObject<LimitOptions>>,

@@ -62,8 +62,8 @@ pub struct AssistantMessage<'a> {
 
 /// The one object of a run that ended so.
 pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bool) -> Completion<'a> {
-    let calls: Vec<CallJson<'_>> =
-        outcome.required_calls.iter().map(|required| CallJson::from(&required.call)).collect();
+    let clients = outcome.required_calls.iter().filter(|_| outcome.reason != StopReason::Approval);
+    let calls: Vec<CallJson<'_>> = clients.map(|required| CallJson::from(&required.call)).collect();
     let refusal = Some(outcome.refusal.as_str()).filter(|text| !text.is_empty());
     let says_otherwise = !calls.is_empty() || refusal.is_some();
     let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || !says_otherwise);
@@ -83,7 +83,7 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
 /// Why the answer ended, in OpenAI's words; a failed run has no answer.
 pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
     match reason {
-        StopReason::Done | StopReason::Cancelled | StopReason::Abandoned => Some("stop"),
+        StopReason::Done | StopReason::Approval | StopReason::Cancelled | StopReason::Abandoned => Some("stop"),
         StopReason::Length
         | StopReason::MaxIterations
         | StopReason::TokenBudget

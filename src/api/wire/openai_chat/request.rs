@@ -11,12 +11,13 @@ use utoipa::ToSchema;
 
 use crate::agent::{Generation, NewRun};
 use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
+use crate::api::wire::agent::policy;
 use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
-use crate::api::wire::openai_chat::tool::{read_tool_choice, read_tools};
+use crate::api::wire::openai_chat::tool::read_offer;
 use crate::api::wire::openai_chat::unknown::read_unknown;
 use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
 use crate::api::wire::vocabulary::metadata;
@@ -201,8 +202,7 @@ fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawV
 
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
-    let request: CompletionRequest<'_> = parse(body)?;
-    request.check()?;
+    let request = CompletionRequest::read(body)?;
     let unknown = read_unknown(body)?;
     check_supported(&unknown.members)?;
     let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
@@ -210,14 +210,12 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
     let shape = ResponseShape::asked(request.stream, include_usage, &agent, context.default_events);
-    let session = session_id(agent.session_id.as_deref(), context.session_header.as_deref())?;
-    let run = agent.run_id.as_deref().map(|id| RunId::parse(id).ok_or_else(|| no_run(id))).transpose()?;
+    let (session, run) = read_ids(&agent, &context)?;
     let raw = request.messages.ok_or_else(|| missing("messages"))?;
-    let messages = check_messages(&raw, session.is_some() || run.is_some())?;
-    let (system, messages) = split(messages, session.is_some());
-    let client_tools = read_tools(request.tools.as_deref().unwrap_or_default())?;
-    let tool_choice = read_tool_choice(request.tool_choice)?;
+    let (system, messages) = split(check_messages(&raw, session.is_some() || run.is_some())?, session.is_some());
+    let (tool_choice, client_tools) = read_offer(request.tool_choice, request.tools.as_deref())?;
     let no_tools = tool_choice == ToolChoice::None;
+    let (policy, approval) = policy::read(agent.policy, agent.approval)?;
     let options = RunOptions {
         tool_choice,
         sampling,
@@ -243,12 +241,15 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         answers_from: messages.answers_from,
         answered: messages.answered,
         decisions: messages.decisions,
-        client_tools: if no_tools { Vec::new() } else { client_tools },
+        approvals: Vec::new(),
+        client_tools,
         trace: context.trace,
         request_id: context.request_id,
         metadata: request.metadata.unwrap_or_default(),
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
+        policy: policy.map(Arc::new),
+        approval,
         limits: agent.limits.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
@@ -261,7 +262,18 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     Ok((new, shape))
 }
 
-impl CompletionRequest<'_> {
+/// The session and the run that a request names.
+fn read_ids(agent: &AgentOptions, context: &RequestContext) -> Result<(Option<SessionId>, Option<RunId>), WireError> {
+    let run = agent.run_id.as_deref().map(|id| RunId::parse(id).ok_or_else(|| no_run(id))).transpose()?;
+    Ok((session_id(agent.session_id.as_deref(), context.session_header.as_deref())?, run))
+}
+
+impl<'a> CompletionRequest<'a> {
+    fn read(body: &'a str) -> Result<Self, WireError> {
+        let request: Self = parse(body)?;
+        request.check().map(|()| request)
+    }
+
     fn check(&self) -> Result<(), WireError> {
         range("temperature", self.temperature, 0.0, 2.0)?;
         range("top_p", self.top_p, 0.0, 1.0)?;

@@ -19,7 +19,7 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::llm::openai::messages::CallJson;
-use crate::types::{Event, Outcome, Record, RunStatus};
+use crate::types::{Event, Outcome, Record, RunStatus, StopReason};
 
 /// What ends a frame. JSON holds no line breaks, so it stands nowhere else.
 const FRAME_END: &[u8] = b"\n\n";
@@ -72,7 +72,7 @@ impl ChatChunks {
         if self.ended {
             (self.said_role, self.text_out, self.failed, self.ended) = (false, false, false, false);
         }
-        self.ended = matches!(record.event, Event::RunFinished(_));
+        self.ended = matches!(&record.event, Event::RunFinished(outcome) if !outcome.stays_open);
         if self.names.follow(&record.event) {
             self.template = ChunkTemplate::new(&self.names, self.include_usage);
         }
@@ -95,6 +95,7 @@ impl ChatChunks {
                 self.text_out = false;
                 self.extend(record, out);
             }
+            Event::RunFinished(outcome) if outcome.stays_open => self.extend(record, out),
             Event::RunFinished(outcome) => {
                 self.extend(record, out);
                 self.finish(outcome, out);
@@ -110,11 +111,14 @@ impl ChatChunks {
             | Event::HedgeEnded(_)
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
             Event::TurnFinished { .. }
+            | Event::CallAllowed { .. }
             | Event::StopRequested { .. }
             | Event::CommandsApplied { .. }
             | Event::HandedOff => {}
@@ -147,13 +151,15 @@ impl ChatChunks {
         if let Some(error) = &outcome.error {
             return self.fail(error.into(), out);
         }
-        if outcome.status() == RunStatus::Incomplete && !self.text_out && !outcome.output_text.is_empty() {
+        let says_why = outcome.status() == RunStatus::Incomplete || outcome.reason == StopReason::Approval;
+        if says_why && !self.text_out && !outcome.output_text.is_empty() {
             // Text that was held back until its step would be known to be the last.
             out.put_slice(b"data: ");
             self.template.write_text(Said::Text(&outcome.output_text), None, out);
             out.put_slice(b"\n\n");
         }
-        for (index, required) in outcome.required_calls.iter().enumerate() {
+        let clients = outcome.required_calls.iter().filter(|_| outcome.reason != StopReason::Approval);
+        for (index, required) in clients.enumerate() {
             let call = IndexedCall { index, call: (&required.call).into() };
             self.template.write(&json!({"tool_calls": [call]}), None, b"", out);
         }

@@ -13,6 +13,17 @@ use crate::types::offer::{ToolChoice, ToolDefinition};
 /// Most tools of one request.
 const MAX_TOOLS: usize = 128;
 
+/// Which tools the model may choose, and the client's own that it is offered.
+pub fn read_offer(
+    choice: Option<&RawValue>,
+    tools: Option<&[&RawValue]>,
+) -> Result<(ToolChoice, Vec<Arc<ToolDefinition>>), WireError> {
+    let tools = read_tools(tools.unwrap_or_default())?;
+    let choice = read_tool_choice(choice)?;
+    let tools = if choice == ToolChoice::None { Vec::new() } else { tools };
+    Ok((choice, tools))
+}
+
 /// Reads `tools`: function tools that the client executes.
 pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<Arc<ToolDefinition>>, WireError> {
     #[derive(Deserialize)]

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::tools::mcp::auth::NoToken;
+
 /// Longest part of a page that is told.
 const MAX_PAGE: usize = 300;
 
@@ -29,6 +31,9 @@ pub(in crate::tools::mcp) enum HttpFault {
     /// It says that it does not know the session, though not as the protocol defines.
     #[error("it does not know the session any more")]
     SessionDenied,
+    /// There is no token to show it.
+    #[error("{0}")]
+    NoToken(#[from] NoToken),
     /// It answered a status of failure.
     #[error("it answered HTTP {code}{1}", code = .0.as_u16())]
     Status(StatusCode, String),
@@ -47,7 +52,7 @@ impl HttpFault {
     /// Whether the request may have taken effect although no answer says so.
     pub(in crate::tools::mcp) fn may_have_worked(&self) -> bool {
         match self {
-            Self::Unreached | Self::Untrusted | Self::Redirected | Self::SessionDenied => false,
+            Self::Unreached | Self::Untrusted | Self::Redirected | Self::SessionDenied | Self::NoToken(_) => false,
             Self::Broken | Self::Unreadable | Self::TooLong(_) => true,
             // A gateway got no answer that it could pass on.
             Self::Status(status, _) => matches!(status.as_u16(), 502 | 504 | 520 | 522 | 524),

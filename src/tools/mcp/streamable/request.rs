@@ -8,6 +8,7 @@ use url::Url;
 use super::HttpFault;
 use crate::config::McpEndpoint;
 use crate::net::client::{HttpClient, HttpError, Response, common_headers};
+use crate::tools::mcp::auth::Authorization;
 
 /// Most redirects that are followed, all of them to the same server.
 const MAX_REDIRECTS: u32 = 3;
@@ -18,11 +19,12 @@ pub(in crate::tools::mcp) struct Endpoint {
     client: HttpClient,
     url: Url,
     headers: HeaderMap,
+    authorization: Authorization,
 }
 
 impl Endpoint {
-    /// The endpoint that is declared so.
-    pub(in crate::tools::mcp) fn new(client: HttpClient, declared: &McpEndpoint) -> Self {
+    /// The endpoint that is declared so, and is shown `authorization`.
+    pub(in crate::tools::mcp) fn new(client: HttpClient, declared: &McpEndpoint, authorization: Authorization) -> Self {
         let mut headers = common_headers();
         for (name, value) in &declared.headers {
             // The configuration has checked that they can be sent.
@@ -31,13 +33,27 @@ impl Endpoint {
                 headers.insert(name, value);
             }
         }
-        Self { client, url: declared.url.clone(), headers }
+        Self { client, url: declared.url.clone(), headers, authorization }
     }
 
-    /// Sends a request, and follows redirects to other paths of the same server.
+    /// Sends a request. One that is refused because of a token that counts no more is sent again with the next.
     pub(super) async fn send(&self, method: Method, more: HeaderMap, body: Bytes) -> Result<Response, HttpFault> {
         let mut headers = self.headers.clone();
         headers.extend(more);
+        let shown = self.authorization.shown().await?;
+        shown.add_to(&mut headers);
+        let response = self.follow(&method, &headers, &body).await?;
+        if response.status == StatusCode::UNAUTHORIZED
+            && let Some(next) = self.authorization.after_refusal(&shown, &response.headers).await?
+        {
+            next.add_to(&mut headers);
+            return self.follow(&method, &headers, &body).await;
+        }
+        Ok(response)
+    }
+
+    /// Sends a request, and follows redirects to other paths of the same server.
+    async fn follow(&self, method: &Method, headers: &HeaderMap, body: &Bytes) -> Result<Response, HttpFault> {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(body.clone());

@@ -1,0 +1,36 @@
+//! What the calls of a run are judged by: the rules of the server, of the key, of the agent and of the request.
+
+use std::sync::Arc;
+
+use crate::agent::error::{Field, StartError};
+use crate::agent::generation::Generation;
+use crate::agent::request::{ApprovalPatch, NewRun};
+use crate::config::AgentConfig;
+use crate::types::approval::{ApprovalMode, ApprovalTerms};
+use crate::types::policy::Policy;
+
+/// The policy of a run; `None` if nothing stands against any of its calls.
+pub(super) fn of_run(
+    new: &NewRun,
+    settings: &AgentConfig,
+    generation: &Generation,
+) -> Result<Option<Arc<Policy>>, StartError> {
+    let approval = narrow(&settings.approval, new.approval)?;
+    let above = generation.policies.of(new.key_name.as_deref());
+    let layers = above.chain([&settings.policy]).chain(&new.policy).cloned();
+    Ok(Policy::of(layers, approval))
+}
+
+/// The agent's terms, as far as the request does not tighten them.
+fn narrow(terms: &ApprovalTerms, asked: ApprovalPatch) -> Result<ApprovalTerms, StartError> {
+    let refuse = |field, message: String| Err(StartError::Invalid { field: Field::Member(field), message });
+    let mode = asked.mode.unwrap_or(terms.mode);
+    if terms.mode == ApprovalMode::Deny && mode != ApprovalMode::Deny {
+        return refuse("agent.approval.mode", "the agent asks nobody: a request may not have it ask".to_owned());
+    }
+    let timeout_ms = asked.timeout_ms.unwrap_or(terms.timeout_ms);
+    if timeout_ms > terms.timeout_ms {
+        return refuse("agent.approval.timeout_ms", format!("this is above the agent's limit of {}", terms.timeout_ms));
+    }
+    Ok(ApprovalTerms { mode, timeout_ms, ..terms.clone() })
+}

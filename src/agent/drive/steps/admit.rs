@@ -1,0 +1,166 @@
+//! What a call passes before it is made, in one place and one order, whichever tool it is of.
+//!
+//! All calls of a turn are judged before any of them is made: each thing that may keep a call from being made, or change
+//! what is made of it, is a named step of [`judge`]. What comes of it is recorded, so that a run that is resumed judges no
+//! call twice. Then each call is checked against the tools of the run. What its answer passes is the subject of
+//! [`settle_result`](super::settle_result).
+
+use crate::agent::context::find_tools;
+use crate::agent::context::toolbox::CheckedCall;
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::dispatch::Checked;
+use crate::agent::drive::steps::outcome::interrupted;
+use crate::failpoint;
+use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::policy::{Judged, Policy, Verdict};
+use crate::types::{Effect, Event, ToolCall, ToolOutcome};
+
+/// What becomes of a call that is to be made now.
+pub(super) enum Admitted<T> {
+    /// It is made.
+    Run(T),
+    /// It is not made: it has its result.
+    Answered,
+}
+
+/// What a step of [`judge`] says that ends it.
+enum Judgement {
+    /// The call is made.
+    Allowed,
+    /// The call is not made, and this is its result.
+    Answered(ToolOutcome),
+    /// The call waits for an approval, for this reason.
+    Asks(String),
+}
+
+/// Judges calls, and records what comes of it with the next event that waits for the store.
+pub async fn judge_calls(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), Exit> {
+    for call in calls {
+        if let Some(interruption) = driver.signals.before_a_step() {
+            return driver.handle_interruption(interruption);
+        }
+        let mut judged = call.clone();
+        let judgement = judge(driver, &mut judged).await?;
+        record(driver, judgement, &call, judged);
+    }
+    Ok(())
+}
+
+/// Lets everything look at a call that may refuse, change or answer it: policy on the tool, hooks before the call,
+/// guardrails on its arguments, and policy on the arguments as they are then.
+#[expect(clippy::unused_async, reason = "its steps ask others")]
+async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Judgement, Exit> {
+    if let Some(judgement) = deny_tool(driver, call) {
+        return Ok(judgement);
+    }
+    Ok(ask_policy(driver, call))
+}
+
+/// Denies a call of a tool that the policy denies whatever the arguments are.
+fn deny_tool(driver: &Driver, call: &ToolCall) -> Option<Judgement> {
+    let policy = policy_for(driver, call)?;
+    let effect = effect(driver, call)?;
+    policy.always_denies(&call.name, effect).then(|| judge_by(policy, call, effect))
+}
+
+/// What the policy says of a call with the arguments that it would be made with.
+fn ask_policy(driver: &Driver, call: &ToolCall) -> Judgement {
+    match (policy_for(driver, call), effect(driver, call)) {
+        (Some(policy), Some(effect)) => judge_by(policy, call, effect),
+        // A call that cannot be made is answered with what is wrong with it, and nobody is asked.
+        (None, _) | (_, None) => Judgement::Allowed,
+    }
+}
+
+/// The policy that judges a call. Finding tools does nothing outside the run.
+fn policy_for<'a>(driver: &'a Driver, call: &ToolCall) -> Option<&'a Policy> {
+    let spec = driver.recorder.run().spec();
+    let finds = spec.search.is_some() && call.name == find_tools::NAME;
+    spec.policy.as_deref().filter(|_| !finds)
+}
+
+fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect) -> Judgement {
+    let ruling = policy.judge(Judged { tool: &call.name, effect, arguments: &call.arguments });
+    match ruling.verdict {
+        Verdict::Allow => Judgement::Allowed,
+        Verdict::Ask if policy.approval.mode == ApprovalMode::Deny => {
+            Judgement::Answered(ToolOutcome::skipped(format!("{} Nobody is asked here: it is denied.", ruling.reason)))
+        }
+        Verdict::Ask => Judgement::Asks(ruling.reason),
+        Verdict::Deny => Judgement::Answered(ToolOutcome::skipped(ruling.reason)),
+    }
+}
+
+/// What repeating a call would do; `None` for a call that cannot be made.
+fn effect(driver: &Driver, call: &ToolCall) -> Option<Effect> {
+    let is_own = driver.recorder.run().spec().own_tools.iter().any(|tool| tool.name == call.name);
+    if !is_own {
+        return driver.tools.check(call).ok().map(|checked| checked.effect);
+    }
+    let own = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name)?;
+    driver.tools.check_own(call).ok().map(|()| own.effect())
+}
+
+/// Records what was decided of a call, which would be made as `judged` says.
+fn record(driver: &mut Driver, judgement: Judgement, call: &ToolCall, judged: ToolCall) {
+    let run = driver.recorder.run();
+    let step = run.step();
+    match judgement {
+        Judgement::Allowed => {
+            let arguments = (judged.arguments != call.arguments).then_some(judged.arguments);
+            driver.recorder.queue(Event::CallAllowed { call_id: judged.id, arguments });
+        }
+        Judgement::Answered(outcome) => refuse(driver, &judged, outcome),
+        Judgement::Asks(reason) => {
+            let timeout_ms = run.spec().policy.as_ref().map_or(0, |policy| policy.approval.timeout_ms);
+            let longest_ms = u64::try_from(driver.retention.wait.as_millis()).unwrap_or(u64::MAX);
+            let expires_ms = driver.recorder.store().now_ms().saturating_add(timeout_ms.min(longest_ms));
+            let request = ApprovalRequest { step, call: judged, reason, expires_ms };
+            driver.recorder.queue(Event::ApprovalRequired(Box::new(request)));
+            failpoint::hit("approval.required");
+        }
+    }
+}
+
+/// Answers a call that is not made.
+fn refuse(driver: &mut Driver, call: &ToolCall, outcome: ToolOutcome) {
+    let step = driver.recorder.run().step();
+    driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+    driver.finish_call(call, outcome);
+}
+
+/// Admits a call of a tool of the server.
+pub(super) fn admit(driver: &mut Driver, call: ToolCall) -> Admitted<Checked> {
+    match admit_own(driver, call) {
+        Admitted::Run(call) => check(driver, call),
+        Admitted::Answered => Admitted::Answered,
+    }
+}
+
+/// Admits a call of a tool of the run, which checks the arguments itself.
+pub(super) fn admit_own(driver: &mut Driver, call: ToolCall) -> Admitted<ToolCall> {
+    let Some(decided) = driver.recorder.run().decided_answer(&call.id).cloned() else { return Admitted::Run(call) };
+    refuse(driver, &call, decided);
+    Admitted::Answered
+}
+
+/// The call, if it can be made; else it is answered.
+fn check(driver: &mut Driver, call: ToolCall) -> Admitted<Checked> {
+    let run = driver.recorder.run();
+    let (step, attempt, started) = (run.step(), run.attempt(&call.id), run.started(&call.id));
+    let outcome = match (driver.tools.check(&call), started) {
+        // The tool's calls could be repeated when this call began, and by the present configuration they cannot.
+        (Ok(CheckedCall { effect: Effect::Write, .. }), Some(_)) => interrupted(Effect::Write, ""),
+        (Ok(CheckedCall { tool, effect, arguments }), _) => {
+            return Admitted::Run(Checked { call, tool, effect, arguments, attempt, has_begun: started.is_some() });
+        }
+        (Err(why), Some(began_as)) => interrupted(began_as, &format!(" {why}")),
+        (Err(why), None) => {
+            driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+            // A call that the caller wants to be repeated was made before.
+            if attempt > 1 { interrupted(Effect::Write, &format!(" {why}")) } else { ToolOutcome::skipped(why) }
+        }
+    };
+    driver.finish_call(&call, outcome);
+    Admitted::Answered
+}

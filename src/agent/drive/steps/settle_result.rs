@@ -1,0 +1,33 @@
+//! What a tool's answer passes before it is recorded, in one place and one order, whichever tool it is of.
+//!
+//! What a call came to that was made passes here, a failure too. A call that was refused, skipped or interrupted has a
+//! result of the server's own words, which [`Driver::finish_call`] records as it is.
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::types::conversation::Part;
+use crate::types::{ToolCall, ToolOutcome};
+
+/// Most characters of changed arguments that a model is told.
+const MOST_TOLD: usize = 1_000;
+
+/// Lets everything look at a call's answer that may change it, and records the answer: what cleans it, guardrails on
+/// results, and hooks after the call.
+pub(super) async fn settle_result(driver: &mut Driver, call: &ToolCall, mut outcome: ToolOutcome) -> Result<(), Exit> {
+    if driver.recorder.run().is_changed(&call.id) {
+        tell_of_change(call, &mut outcome);
+    }
+    driver.finish_call(call, outcome);
+    Ok(())
+}
+
+/// Tells the model that the call was made with other arguments than it wrote.
+fn tell_of_change(call: &ToolCall, outcome: &mut ToolOutcome) {
+    if outcome.parts.is_empty()
+        && let Some(json) = &outcome.structured
+    {
+        outcome.parts.push(Part::text(json.get()));
+    }
+    let arguments: String = call.arguments.chars().take(MOST_TOLD).collect();
+    let told = format!("The arguments of this call were changed before it was made, to {arguments}");
+    outcome.parts.insert(0, Part::text(told));
+}

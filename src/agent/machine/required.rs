@@ -1,0 +1,74 @@
+//! What a run waits for: decisions about its calls, or results of them.
+
+use super::Run;
+use super::calls::{CallState, OpenCall};
+use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::outcome::RequiredCall;
+use crate::types::{CallId, StopReason, ToolOutcome};
+
+impl Run {
+    /// The calls that its caller is to answer.
+    #[must_use]
+    pub fn required_calls(&self) -> Vec<RequiredCall> {
+        let approvals = self.calls.iter().filter_map(OpenCall::approval_request);
+        let approvals = approvals.map(|ApprovalRequest { call, reason, expires_ms, .. }| RequiredCall {
+            call: call.clone(),
+            reason: Some(reason.clone()),
+            expires_ms: Some(*expires_ms),
+        });
+        let approvals: Vec<_> = approvals.collect();
+        if !approvals.is_empty() {
+            return approvals;
+        }
+        let required = self.calls.iter().filter(|open| open.waits_for_caller());
+        let reason = |open: &OpenCall| match &open.state {
+            CallState::Asked(outcome) => Some(outcome.text().into_owned()),
+            CallState::Pending | CallState::Started(_) | CallState::Finished(_) => None,
+        };
+        required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open), expires_ms: None }).collect()
+    }
+
+    /// The calls that wait for an approval.
+    pub fn approval_requests(&self) -> impl Iterator<Item = &ApprovalRequest> {
+        self.calls.iter().filter_map(OpenCall::approval_request)
+    }
+
+    /// The keys whose callers have approved a call that waits for the approval of others.
+    #[must_use]
+    pub fn approved_by(&self, call: &CallId) -> &[Option<String>] {
+        self.calls.iter().find(|open| open.call.id == *call).map_or(&[], OpenCall::approved_by)
+    }
+
+    /// What its last turn says; while it waits for approvals and its model said nothing, a sentence that tells so.
+    pub(super) fn said_so_far(&self, reason: StopReason) -> String {
+        let said = self.last_turn.text().into_owned();
+        if reason != StopReason::Approval || !said.is_empty() {
+            return said;
+        }
+        let tools: Vec<_> = self.approval_requests().map(|request| request.call.name.as_str()).collect();
+        format!("The run waits for an approval before it calls {}.", tools.join(", "))
+    }
+
+    /// Whether its responses stay open while it waits for approvals.
+    pub(super) fn waits_openly(&self) -> bool {
+        self.spec.policy.as_ref().is_some_and(|policy| policy.approval.mode == ApprovalMode::Wait)
+    }
+
+    /// Whether this is a call of the turn that is being answered.
+    #[must_use]
+    pub fn is_call(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|open| open.call.id == *call)
+    }
+
+    /// Whether the call is made with other arguments than the model wrote.
+    #[must_use]
+    pub fn is_changed(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|open| open.call.id == *call && open.is_changed)
+    }
+
+    /// How this call is answered without being made, if that was decided.
+    #[must_use]
+    pub fn decided_answer(&self, call: &CallId) -> Option<&ToolOutcome> {
+        self.calls.iter().find(|open| open.call.id == *call)?.decided_answer()
+    }
+}

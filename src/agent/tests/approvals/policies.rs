@@ -1,0 +1,70 @@
+//! What policies of several layers do to the calls of runs: `loop.md` T34, G40, C8, Z7.
+
+use super::*;
+use crate::types::policy::Mode;
+
+fn with(layer: Layer) -> NewRun {
+    NewRun { policy: Some(Arc::new(layer)), ..request() }
+}
+
+/// The tools that the model was offered last.
+fn offered(agent: &TestAgent) -> Vec<String> {
+    let requests = agent.model.requests.lock();
+    let mut names: Vec<_> = requests.last().unwrap().tools.tools().map(|tool| tool.name.clone()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_which_no_call_would_be_made_is_not_offered_and_cannot_be_called() {
+    let agent = replica(&memory(), turns());
+    let records =
+        watch(agent.start(with(Layer { deny: vec![Rule::of("ec*")], ..Layer::default() }), None).await.unwrap()).await;
+    assert!(results(&records)[0].starts_with("There is no tool named \"echo\"."), "{:?}", results(&records));
+    assert!(agent.journal.lock().is_empty());
+    assert_eq!(offered(&agent), ["hang", "save"]);
+    // `echo` and `save` write here; `hang` reads.
+    watch(agent.start(with(Layer { mode: Mode::ReadOnly, ..Layer::default() }), None).await.unwrap()).await;
+    assert_eq!(offered(&agent), ["hang"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_denied_for_its_arguments_is_answered_with_the_reason() {
+    let deny = Rule {
+        arguments: [("n".to_owned(), vec!["1".to_owned()])].into(),
+        reason: Some("One is reserved.".into()),
+        ..Rule::of("echo")
+    };
+    let turns = vec![Say::Calls("", vec![("echo", ONE), ("echo", TWO)]), Say::Text(&["done"])];
+    let agent = replica(&memory(), turns);
+    let records = watch(agent.start(with(Layer { deny: vec![deny], ..Layer::default() }), None).await.unwrap()).await;
+    let why = "The policy of the server denies this call of `echo`. One is reserved.";
+    assert_eq!(results(&records), [why, TWO]);
+    assert_eq!(*agent.journal.lock(), [TWO]);
+    let reported = &outcome(&records).report.steps[0].tool_calls;
+    assert_eq!((reported[0].skipped, reported[0].error.as_deref()), (true, Some(why)));
+    assert!(!reported[1].skipped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_call_that_cannot_be_made() {
+    let turns = vec![Say::Calls("", vec![("echo", r#"{"n":"x"}"#), ("nothing", "{}")]), Say::Text(&["done"])];
+    let agent = replica(&memory(), turns);
+    let records = watch(agent.start(with(Layer { mode: Mode::Prompt, ..Layer::default() }), None).await.unwrap()).await;
+    let results = results(&records);
+    assert!(results[0].contains("do not fit its schema") && results[1].contains("no tool named"), "{results:?}");
+    assert_eq!(outcome(&records).output_text, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_cannot_loosen_how_approvals_are_asked_for() {
+    let approval = ApprovalTerms { mode: ApprovalMode::Deny, timeout_ms: 1_000, ..ApprovalTerms::default() };
+    let agent = TestAgent::builder().approval(approval).begin();
+    for (patch, member) in [
+        (ApprovalPatch { mode: Some(ApprovalMode::Pause), timeout_ms: None }, "agent.approval.mode"),
+        (ApprovalPatch { mode: None, timeout_ms: Some(1_001) }, "agent.approval.timeout_ms"),
+    ] {
+        let refused = agent.start(NewRun { approval: patch, ..asking() }, None).await.err().unwrap();
+        assert!(matches!(refused, StartError::Invalid { field: Field::Member(named), .. } if named == member));
+    }
+}

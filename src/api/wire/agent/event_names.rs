@@ -1,0 +1,34 @@
+//! What named events are called.
+
+use crate::api::wire::agent::events::NativeEvent;
+
+impl NativeEvent<'_> {
+    /// Its type, which is the event's name on the stream.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::RunQueued { .. } => "run.queued",
+            Self::RunStarted { .. } => "run.started",
+            Self::RunResumed { .. } => "run.resumed",
+            Self::StepStarted { .. } => "step.started",
+            Self::ThinkingDelta { .. } => "thinking.delta",
+            Self::ToolCallDelta { .. } => "tool.call.delta",
+            Self::ProviderRetry { .. } => "provider.retry",
+            Self::ProviderFallback { .. } => "provider.fallback",
+            Self::ProviderHedge { .. } => "provider.hedge",
+            Self::ProviderHedgeEnded { .. } => "provider.hedge.ended",
+            Self::StepDiscarded { .. } => "step.discarded",
+            Self::BudgetWarning { .. } => "budget.warning",
+            Self::ApprovalRequired(_) => "approval.required",
+            Self::ApprovalResolved(_) => "approval.resolved",
+            Self::ToolCall { .. } => "tool.call",
+            Self::ToolProgress { .. } => "tool.progress",
+            Self::ToolResult { .. } => "tool.result",
+            Self::StepCompleted { .. } => "step.completed",
+            Self::RunCompleted(_) => "run.completed",
+            Self::RunIncomplete(_) => "run.incomplete",
+            Self::RunRequiresAction(_) => "run.requires_action",
+            Self::RunCancelled(_) => "run.cancelled",
+            Self::RunFailed(_) => "run.failed",
+        }
+    }
+}

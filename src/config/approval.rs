@@ -1,0 +1,50 @@
+//! `[agents.NAME.approval]`: how calls are approved that a policy asks for.
+
+use std::time::Duration;
+
+use super::quantity::seconds;
+use super::reader::Section;
+use super::value::Word;
+use crate::types::approval::{ApprovalMode, ApprovalTerms};
+
+impl ApprovalTerms {
+    pub(super) fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
+        let parent = parent.cloned().unwrap_or_default();
+        let mode = section.key(
+            "mode",
+            "What a run does while a call needs an approval: `pause` ends the response, and the run waits without a connection; \
+             `wait` lets the run wait as well, and keeps the response open until all is decided; `deny` asks nobody and denies \
+             the call.",
+            parent.mode,
+        );
+        let timeout = section.key(
+            "timeout",
+            "How long a call waits for an approval. What is undecided then is denied, and the run goes on. No longer than \
+             [`store.wait_ttl`](#store).",
+            Duration::from_millis(parent.timeout_ms).max(seconds(1)),
+        );
+        let needed = section.key(
+            "approvals",
+            "How many must approve a call before it is made, each with a key of its own. A single denial denies it.",
+            parent.needed,
+        );
+        let approvers = section.key(
+            "approvers",
+            "Names of the keys that may approve, in which `*` stands for any characters; if empty, all keys that have the scope \
+             `approvals`.",
+            parent.approvers,
+        );
+        let separate = section.key(
+            "separate_duties",
+            "Whether the key that started a run may not approve its calls.",
+            parent.separate,
+        );
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Self { mode, timeout_ms, needed, approvers, separate }
+    }
+}
+
+impl Word for ApprovalMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("pause", Self::Pause), ("wait", Self::Wait), ("deny", Self::Deny)];
+}

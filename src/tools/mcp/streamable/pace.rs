@@ -1,0 +1,78 @@
+//! How soon a stream of events is opened again that the server ended.
+//!
+//! The SDK opens such a stream again at once, or as soon as the server wants. A server that ends each stream as it is opened would
+//! be asked without end, so streams that brought nothing are opened again after longer and longer pauses.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// So many streams in a row may bring nothing before the next one waits.
+const FREE: u32 = 2;
+/// The first pause, which doubles with each stream that brings nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Most streams that are opened in a second, also where each brought something.
+const MOST_IN_A_SECOND: u32 = 20;
+
+/// The pace at which one connection opens streams.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<Opened>);
+
+#[derive(Debug, Default)]
+struct Opened {
+    /// How many in a row brought nothing.
+    fruitless: u32,
+    /// The second that is counted, and how many were opened in it.
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Pace {
+    /// How long to wait before the next stream is opened. It counts as one that brings nothing until it does.
+    pub(super) fn open(&self, now: Instant) -> Duration {
+        let mut opened = self.0.lock();
+        let pause = match opened.fruitless.checked_sub(FREE) {
+            None => Duration::ZERO,
+            Some(more) => FIRST_PAUSE.saturating_mul(1 << more.min(10)).min(LONGEST_PAUSE),
+        };
+        opened.fruitless = opened.fruitless.saturating_add(1);
+        let second = Duration::from_secs(1);
+        match opened.since.filter(|since| now.duration_since(*since) < second) {
+            None => (opened.since, opened.count) = (Some(now), 1),
+            Some(_) => opened.count += 1,
+        }
+        if opened.count > MOST_IN_A_SECOND { pause.max(second) } else { pause }
+    }
+
+    /// A stream brought something.
+    pub(super) fn brought(&self) {
+        self.0.lock().fruitless = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_bring_nothing_are_opened_more_and_more_seldom() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let pauses: Vec<u128> = (0..12).map(|_| pace.open(now).as_millis()).collect();
+        assert_eq!((&pauses[..5], pauses[11]), (&[0, 0, 500, 1_000, 2_000][..], 60_000));
+        pace.brought();
+        assert_eq!(pace.open(now + Duration::from_secs(1)), Duration::ZERO);
+    }
+
+    #[test]
+    fn streams_that_bring_something_each_are_not_opened_without_end_either() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let waits = (0..100).filter(|_| {
+            pace.brought();
+            !pace.open(now).is_zero()
+        });
+        assert_eq!(waits.count(), 80);
+    }
+}
