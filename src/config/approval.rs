@@ -13,8 +13,8 @@ impl ApprovalTerms {
         let mode = section.key(
             "mode",
             "What a run does while a call needs an approval: `pause` ends the response, and the run waits without a connection; \
-             `wait` lets the run wait as well, and keeps the response open until all is decided; `deny` asks nobody and denies \
-             the call.",
+             `wait` lets the run wait as well, and keeps the response open until all is decided; `deny` asks no approver and \
+             denies the call.",
             parent.mode,
         );
         let timeout = section.key(

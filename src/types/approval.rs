@@ -1,4 +1,4 @@
-//! Approvals: what somebody outside decides of a call before it is made.
+//! Approvals: what is decided outside of a call before it is made.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub enum ApprovalMode {
     Pause,
     /// It waits, and the response goes on when all is decided.
     Wait,
-    /// It does not wait: nobody is asked, and the call is denied.
+    /// It does not wait: no approver is asked, and the call is denied.
     Deny,
 }
 
@@ -67,7 +67,7 @@ pub struct Approval {
     pub name: String,
     /// The decision.
     pub decision: ApprovalDecision,
-    /// The name of the key of the caller who decided; `None` where no keys are declared, and if nobody decided in time.
+    /// The name of the key of the caller who decided; `None` where no keys are declared, and if no decision came in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Why, in the words of the caller who decided.
@@ -94,7 +94,7 @@ pub enum ApprovalDecision {
     Deny,
     /// It is not made, and the model is told to go on without it.
     Skip,
-    /// Nobody decided in time: it is not made.
+    /// No decision came in time: it is not made.
     Expire,
 }
 
@@ -109,7 +109,7 @@ impl Approval {
             }
             (ApprovalDecision::Deny, _) => "The call was not made: it was denied.",
             (ApprovalDecision::Skip, _) => "The call was skipped. Go on without its result.",
-            (ApprovalDecision::Expire, _) => "The call was not made: nobody approved it in time.",
+            (ApprovalDecision::Expire, _) => "The call was not made: it was not approved in time.",
         };
         let why = self.reason.as_ref().map_or_else(|| why.to_owned(), |reason| format!("{why} {reason}"));
         Some(ToolOutcome::skipped(why))

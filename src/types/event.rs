@@ -115,7 +115,7 @@ pub enum Event {
     },
     /// A call waits for an approval.
     ApprovalRequired(Box<ApprovalRequest>),
-    /// Somebody decided about a call that waits for an approval, or nobody did in time.
+    /// A call that waits for an approval was decided, or its time ran out.
     ApprovalResolved(Box<Approval>),
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },

@@ -26,7 +26,10 @@ fn narrow(terms: &ApprovalTerms, asked: ApprovalPatch) -> Result<ApprovalTerms, 
     let refuse = |field, message: String| Err(StartError::Invalid { field: Field::Member(field), message });
     let mode = asked.mode.unwrap_or(terms.mode);
     if terms.mode == ApprovalMode::Deny && mode != ApprovalMode::Deny {
-        return refuse("agent.approval.mode", "the agent asks nobody: a request may not have it ask".to_owned());
+        return refuse(
+            "agent.approval.mode",
+            "the agent asks for no approvals: a request may not have it ask".to_owned(),
+        );
     }
     let timeout_ms = asked.timeout_ms.unwrap_or(terms.timeout_ms);
     if timeout_ms > terms.timeout_ms {

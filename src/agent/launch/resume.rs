@@ -45,7 +45,7 @@ pub(in crate::agent) enum NotResumed {
 pub(in crate::agent) struct Answer {
     /// What was decided about calls that waited for an approval.
     pub(in crate::agent) approvals: Vec<Approval>,
-    /// What the log keeps of the request; `None` if nobody answered in time.
+    /// What the log keeps of the request; `None` if no answer came in time.
     pub(in crate::agent) leg: Option<Leg>,
     /// The claim of the key under which the request was sent.
     pub(in crate::agent) claim: Option<ClaimEnd>,

@@ -102,7 +102,7 @@ impl Recovery {
         Ok(if head.is_under_way() { Verdict::Open } else { Verdict::Settled })
     }
 
-    /// Denies the calls of a run that nobody decided about in time, and lets the run go on.
+    /// Denies the calls of a run that were not decided in time, and lets the run go on.
     async fn expire_approvals(&self, due: &Due, head: &Head) -> Result<Verdict, Unavailable> {
         let tenant = &due.owner.tenant;
         let bytes = self.launcher.memory_of(tenant, head).await?;
@@ -126,7 +126,7 @@ impl Recovery {
             return Ok(Verdict::Open);
         }
         failpoint::hit("approval.before_expiry");
-        tracing::info!(run = %due.run, "nobody approved the calls of the run in time; they are denied");
+        tracing::info!(run = %due.run, "the calls of the run were not approved in time; they are denied");
         let answer = Answer { approvals, leg: None, claim: None };
         match self.launcher.resume(idle, Some(answer), self.generations.current(), memory).await {
             Ok(_) => Ok(Verdict::Settled),

@@ -224,7 +224,7 @@ async fn what_nobody_decides_in_time_is_denied_and_the_run_goes_on() {
         records.extend(page.into_iter().map(|record| (*record).clone()));
     }
     assert_eq!(outcome(&records).output_text, "done");
-    assert_eq!(results(&records), ["The call was not made: nobody approved it in time."]);
+    assert_eq!(results(&records), ["The call was not made: it was not approved in time."]);
     assert!(agent.journal.lock().is_empty());
     let late = refusal(&agent, &run, vec![approve(&calls(&waits)[0].id)]).await;
     assert!(matches!(late, StartError::NotWaiting(_)), "{late}");
@@ -292,7 +292,11 @@ async fn with_mode_deny_nobody_is_asked() {
     let approval = ApprovalPatch { mode: Some(ApprovalMode::Deny), timeout_ms: None };
     let records = watch(agent.start(NewRun { approval, ..asking() }, None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "done");
-    assert!(results(&records)[0].ends_with("Nobody is asked here: it is denied."), "{:?}", results(&records));
+    assert!(
+        results(&records)[0].ends_with("This agent asks for no approvals: the call is denied."),
+        "{:?}",
+        results(&records)
+    );
     assert!(agent.journal.lock().is_empty());
 }
 

@@ -59,16 +59,19 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Judgement, Ex
 /// Denies a call of a tool that the policy denies whatever the arguments are.
 fn deny_tool(driver: &Driver, call: &ToolCall) -> Option<Judgement> {
     let policy = policy_for(driver, call)?;
-    let effect = effect(driver, call)?;
+    let effect = effect(driver, call).ok()?;
     policy.always_denies(&call.name, effect).then(|| judge_by(policy, call, effect))
 }
 
 /// What the policy says of a call with the arguments that it would be made with.
+///
+/// A call that cannot be checked now is answered with what is wrong with it, without an approval. It is not made later
+/// either: its tool may come back until then, and the policy would not have judged the call.
 fn ask_policy(driver: &Driver, call: &ToolCall) -> Judgement {
-    match (policy_for(driver, call), effect(driver, call)) {
-        (Some(policy), Some(effect)) => judge_by(policy, call, effect),
-        // A call that cannot be made is answered with what is wrong with it, and nobody is asked.
-        (None, _) | (_, None) => Judgement::Allowed,
+    let Some(policy) = policy_for(driver, call) else { return Judgement::Allowed };
+    match effect(driver, call) {
+        Ok(effect) => judge_by(policy, call, effect),
+        Err(why) => Judgement::Answered(ToolOutcome::skipped(why)),
     }
 }
 
@@ -83,22 +86,23 @@ fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect) -> Judgement {
     let ruling = policy.judge(Judged { tool: &call.name, effect, arguments: &call.arguments });
     match ruling.verdict {
         Verdict::Allow => Judgement::Allowed,
-        Verdict::Ask if policy.approval.mode == ApprovalMode::Deny => {
-            Judgement::Answered(ToolOutcome::skipped(format!("{} Nobody is asked here: it is denied.", ruling.reason)))
-        }
+        Verdict::Ask if policy.approval.mode == ApprovalMode::Deny => Judgement::Answered(ToolOutcome::skipped(
+            format!("{} This agent asks for no approvals: the call is denied.", ruling.reason),
+        )),
         Verdict::Ask => Judgement::Asks(ruling.reason),
         Verdict::Deny => Judgement::Answered(ToolOutcome::skipped(ruling.reason)),
     }
 }
 
-/// What repeating a call would do; `None` for a call that cannot be made.
-fn effect(driver: &Driver, call: &ToolCall) -> Option<Effect> {
+/// What repeating a call would do; of a call that cannot be made, why.
+fn effect(driver: &Driver, call: &ToolCall) -> Result<Effect, String> {
     let is_own = driver.recorder.run().spec().own_tools.iter().any(|tool| tool.name == call.name);
     if !is_own {
-        return driver.tools.check(call).ok().map(|checked| checked.effect);
+        return driver.tools.check(call).map(|checked| checked.effect);
     }
-    let own = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name)?;
-    driver.tools.check_own(call).ok().map(|()| own.effect())
+    let own = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name);
+    let own = own.ok_or_else(|| format!("The tool `{}` is no longer available. Go on without it.", call.name))?;
+    driver.tools.check_own(call).map(|()| own.effect())
 }
 
 /// Records what was decided of a call, which would be made as `judged` says.

@@ -47,13 +47,17 @@ async fn a_call_that_is_denied_for_its_arguments_is_answered_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_about_a_call_that_cannot_be_made() {
+async fn a_call_that_cannot_be_made_is_answered_without_an_approval_and_never_allowed() {
     let turns = vec![Say::Calls("", vec![("echo", r#"{"n":"x"}"#), ("nothing", "{}")]), Say::Text(&["done"])];
     let agent = replica(&memory(), turns);
     let records = watch(agent.start(with(Layer { mode: Mode::Prompt, ..Layer::default() }), None).await.unwrap()).await;
     let results = results(&records);
     assert!(results[0].contains("do not fit its schema") && results[1].contains("no tool named"), "{results:?}");
     assert_eq!(outcome(&records).output_text, "done");
+    assert!(outcome(&records).report.steps[0].tool_calls.iter().all(|call| call.skipped));
+    // What is allowed here would be made without the policy, should its tool come back before it is made.
+    let allowed = records.iter().any(|record| matches!(record.event, Event::CallAllowed { .. }));
+    assert!(!allowed, "{records:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,9 +50,9 @@ pub struct ResolvedApproval<'a> {
     pub call_id: &'a str,
     /// The tool.
     pub name: &'a str,
-    /// `approve`, `deny`, `skip`, or `expire` if nobody decided in time.
+    /// `approve`, `deny`, `skip`, or `expire` if no decision came in time.
     pub decision: &'static str,
-    /// The name of the key of the caller who decided; null without keys, and if nobody decided.
+    /// The name of the key of the caller who decided; null without keys, and if no decision came in time.
     pub by: Option<&'a str>,
     /// Why, in the words of that caller.
     pub reason: Option<&'a str>,

@@ -120,7 +120,7 @@ pub enum NativeEvent<'a> {
     /// A call waits for an approval.
     #[serde(rename = "approval.required")]
     ApprovalRequired(RequiredApproval<'a>),
-    /// Somebody decided about a call that waits for an approval, or nobody did in time.
+    /// A call that waits for an approval was decided, or its time ran out.
     #[serde(rename = "approval.resolved")]
     ApprovalResolved(ResolvedApproval<'a>),
     /// A server-side tool begins.

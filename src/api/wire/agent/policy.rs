@@ -63,7 +63,7 @@ pub struct ApprovalOptions {
     /// Tools whose calls need an approval; `*` stands for any characters.
     #[schema(max_items = 256)]
     pub require: Option<Vec<String>>,
-    /// What the run does meanwhile: `pause` ends the response, `wait` keeps it open, `deny` asks nobody.
+    /// What the run does meanwhile: `pause` ends the response, `wait` keeps it open, `deny` asks no approver.
     #[schema(value_type = Option<ApprovalModeText>)]
     pub mode: Option<ApprovalMode>,
     /// How long a call waits for an approval, in milliseconds.
