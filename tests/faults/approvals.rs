@@ -21,6 +21,19 @@ async fn try_post(server: &TestServer, path: &str, body: &Value) {
     }
 }
 
+/// Those at which what the model answered is not stored yet, so that it is asked again.
+const BEFORE_THE_ANSWER_IS_STORED: [&str; 2] = ["approval.required", "run.before_end"];
+
+/// Asks for the one run of this test, which is begun once. Returns its ID if the server lives to tell it.
+async fn accept(server: &TestServer) -> Option<String> {
+    let body =
+        json!({"model": "test", "messages": [{"role": "user", "content": "Book"}], "agent": {"background": true}});
+    let request = server.json("/v1/agent/completions", &body).header("idempotency-key", "the-run");
+    let answer = request.send().await.ok()?.bytes().await.ok()?;
+    let accepted: Value = serde_json::from_slice(&answer).ok()?;
+    Some(accepted["id"].as_str().expect("it is accepted").to_owned())
+}
+
 /// What the run is, once nothing is under way in it.
 async fn settled(server: &TestServer, run: &str) -> Value {
     within("the run to wait or to end", async {
@@ -54,7 +67,8 @@ async fn dies_at(point: &str, expires: bool) {
         .finish("tool_calls")
         .usage(10, 5)
         .done();
-    let upstream = Upstream::start([two_calls, Reply::says("booked")]).await;
+    let is_asked_again = BEFORE_THE_ANSWER_IS_STORED.contains(&point).then(|| two_calls.clone());
+    let upstream = Upstream::start(is_asked_again.into_iter().chain([two_calls, Reply::says("booked")])).await;
     let tools = ToolServer::start([]).await;
     let timeout = if expires { "1s" } else { "1h" };
     let agent = format!(
@@ -64,12 +78,12 @@ async fn dies_at(point: &str, expires: bool) {
     let config = [upstream.config(), tools.config("book", "write"), agent].concat();
     let builder = TestServer::builder(&config).keep_port().env("LOOPGATE_FAILPOINT", point);
     let mut server = builder.start().await;
-    let body =
-        json!({"model": "test", "messages": [{"role": "user", "content": "Book"}], "agent": {"background": true}});
-    let accepted = server.post("/v1/agent/completions", &body).await.ok();
-    let run = accepted["id"].as_str().expect("it is accepted").to_owned();
-    let path = format!("/v1/runs/{run}/approvals");
-    if !AT_THE_PAUSE.contains(&point) {
+    if AT_THE_PAUSE.contains(&point) {
+        // The server may die before it answers.
+        let _ = accept(&server).await;
+    } else {
+        let run = accept(&server).await.expect("it is accepted");
+        let path = format!("/v1/runs/{run}/approvals");
         let calls = waiting(&settled(&server, &run).await);
         assert_eq!(calls.len(), 2, "{point}");
         if !expires {
@@ -81,6 +95,8 @@ async fn dies_at(point: &str, expires: bool) {
     assert!(dies_within(&mut server, REACHED).await, "the server does not come to {point}");
     server.next_env(&[]);
     server.restart().await;
+    let run = accept(&server).await.expect("it is accepted, or was before");
+    let path = format!("/v1/runs/{run}/approvals");
     let end = loop {
         let found = settled(&server, &run).await;
         let calls = waiting(&found);

@@ -26,8 +26,11 @@ use crate::tools::mcp::streamable::{Endpoint, Streamable};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an unused connection is kept: less than common servers do.
 const KEEP_IDLE: Duration = Duration::from_secs(4);
-/// How often a stream of events that broke is taken up again.
+/// How often a stream of events that broke is taken up again: five times within 8 s, so that a call to a server that is gone
+/// is answered then.
 const RESUMPTIONS: usize = 5;
+/// The pause before the first of them, which doubles with each.
+const FIRST_RESUMPTION: Duration = Duration::from_millis(250);
 
 /// What all servers are reached with that listen by HTTP. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
@@ -106,6 +109,7 @@ fn start_process(
 fn settings(config: &McpServerConfig, most: usize) -> StreamableHttpClientTransportConfig {
     let mut retry = ExponentialBackoff::default();
     retry.max_times = Some(RESUMPTIONS);
+    retry.base_duration = FIRST_RESUMPTION;
     // The client knows the address; what the SDK has of it might be told in its errors.
     let mut settings = StreamableHttpClientTransportConfig::with_uri(config.name.as_str());
     settings.retry_config = Arc::new(retry);

@@ -113,11 +113,12 @@ impl StreamableHttpClient for Streamable {
         if let Some(last) = last_event {
             headers.insert(LAST_EVENT, sendable(&last)?);
         }
-        tokio::time::sleep(self.pace.open(Instant::now())).await;
+        tokio::time::sleep(self.pace.before_next(Instant::now())).await;
         let response = self.endpoint.send(Method::GET, headers, Bytes::new()).await.map_err(Failure::Client)?;
         match (response.status, media_type(&response.headers)) {
             (status, "text/event-stream") if status.is_success() => {
                 let pace = self.pace.clone();
+                pace.opened();
                 let brought = move |event: &Result<Sse, SseError>| {
                     if event.as_ref().is_ok_and(|event| event.data.is_some()) {
                         pace.brought();

@@ -18,6 +18,9 @@ use crate::types::run::{OnDisconnect, OnUnknownOutcome};
 /// How long a process that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The pause between sweeps of the index of what is due.
+const SWEEPS_EVERY: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Clone)]
 enum Happens {
     /// A process is told a decision about some of the calls, by their places.
@@ -92,6 +95,8 @@ async fn plays(deaths: Vec<Option<(usize, Fate)>>, plan: Vec<Happens>) {
             break;
         }
         assert!(attempt < 10, "the run waits on after its time");
+        // A process that died holds the lease of the run until that runs out.
+        tokio::time::sleep(SWEEPS_EVERY).await;
         survivor.rooms.recovery.do_what_is_due(u64::MAX).await.unwrap();
     }
     let journals = processes.iter().chain([&survivor]).flat_map(|process| process.journal.lock().clone());

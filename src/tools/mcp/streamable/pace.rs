@@ -31,20 +31,26 @@ struct Opened {
 }
 
 impl Pace {
-    /// How long to wait before the next stream is opened. It counts as one that brings nothing until it does.
-    pub(super) fn open(&self, now: Instant) -> Duration {
+    /// How long to wait before the next stream is asked for.
+    pub(super) fn before_next(&self, now: Instant) -> Duration {
         let mut opened = self.0.lock();
         let pause = match opened.fruitless.checked_sub(FREE) {
             None => Duration::ZERO,
             Some(more) => FIRST_PAUSE.saturating_mul(1 << more.min(10)).min(LONGEST_PAUSE),
         };
-        opened.fruitless = opened.fruitless.saturating_add(1);
         let second = Duration::from_secs(1);
         match opened.since.filter(|since| now.duration_since(*since) < second) {
             None => (opened.since, opened.count) = (Some(now), 1),
             Some(_) => opened.count += 1,
         }
         if opened.count > MOST_IN_A_SECOND { pause.max(second) } else { pause }
+    }
+
+    /// A stream was opened. It counts as one that brings nothing until it does. One that the server refuses, or a server
+    /// that cannot be reached, does not count: the SDK tries again at a pace of its own, and soon gives the server up.
+    pub(super) fn opened(&self) {
+        let mut opened = self.0.lock();
+        opened.fruitless = opened.fruitless.saturating_add(1);
     }
 
     /// A stream brought something.
@@ -60,10 +66,21 @@ mod tests {
     #[test]
     fn streams_that_bring_nothing_are_opened_more_and_more_seldom() {
         let (pace, now) = (Pace::default(), Instant::now());
-        let pauses: Vec<u128> = (0..12).map(|_| pace.open(now).as_millis()).collect();
+        let pauses = (0..12).map(|_| {
+            let pause = pace.before_next(now).as_millis();
+            pace.opened();
+            pause
+        });
+        let pauses: Vec<u128> = pauses.collect();
         assert_eq!((&pauses[..5], pauses[11]), (&[0, 0, 500, 1_000, 2_000][..], 60_000));
         pace.brought();
-        assert_eq!(pace.open(now + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(pace.before_next(now + Duration::from_secs(1)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_asked_at_the_pace_of_the_sdk() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        assert!((0..10).all(|_| pace.before_next(now).is_zero()));
     }
 
     #[test]
@@ -71,7 +88,7 @@ mod tests {
         let (pace, now) = (Pace::default(), Instant::now());
         let waits = (0..100).filter(|_| {
             pace.brought();
-            !pace.open(now).is_zero()
+            !pace.before_next(now).is_zero()
         });
         assert_eq!(waits.count(), 80);
     }
