@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::agent::context::find_tools;
 use crate::agent::context::server_tools::{ServerTool, ServerTools};
 use crate::tools::schema::{Schema, compile, refusal};
 use crate::tools::{LiveTools, RegisteredTool, check_arguments};
@@ -130,8 +131,8 @@ impl Toolbox {
         schema.map_or(Ok(()), |schema| check_arguments(&call.name, schema, &call.arguments).map(drop))
     }
 
-    /// Whether this text would be a valid call of those that are made: of one of our tools with arguments that it
-    /// takes, or of one of the client's with a JSON object. What a client's tool does is not known here.
+    /// Whether this text would be a valid call of those that are made: of one of our tools or of the run's own with arguments
+    /// that it takes, or of one of the client's with a JSON object. What a client's tool does is not known here.
     pub fn allows(&self, name: &str, arguments: &str, written: WrittenCalls) -> bool {
         if let Some(offered) = self.0.servers.get(name) {
             let effect = self.current(offered).map_or(offered.effect, |tool| tool.spec().effect.max(offered.effect));
@@ -139,6 +140,12 @@ impl Toolbox {
             return written.include(effect) && offered.schema().is_some_and(fits);
         }
         let arguments = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
+        if let Some((_, schema)) = self.0.own.iter().find(|(own, _)| own == name) {
+            // Of the others it is not known here what they do.
+            let effect = if name == find_tools::NAME { Effect::Read } else { Effect::Write };
+            let fits = |arguments: Value| schema.as_ref().is_none_or(|schema| schema.check(&arguments).is_ok());
+            return written.include(effect) && arguments.is_some_and(fits);
+        }
         let client = self.0.clients.iter().find(|(client, _)| client == name);
         client.filter(|_| written.include(Effect::Write)).zip(arguments).is_some_and(|((_, schema), arguments)| {
             schema.as_ref().is_none_or(|schema| schema.check(&arguments).is_ok())

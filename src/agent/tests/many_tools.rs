@@ -74,6 +74,22 @@ async fn a_model_finds_a_tool_and_calls_it() {
     assert_eq!(results, ["These tools can be called now:\n- mail__send: Sends an e-mail.", r#"{"n":7}"#]);
 }
 
+/// Small models write their calls as text.
+#[tokio::test(start_paused = true)]
+async fn a_search_that_is_written_as_text_is_made() {
+    let search = Say::Written(&[r#"{"name": "find_tools", "#, r#""arguments": {"query": "send a mail", "limit": 1}}"#]);
+    let send = Say::Written(&[r#"{"name": "mail__send", "arguments": {"n": 7}}"#]);
+    let wrong = Say::Written(&[r#"{"name": "find_tools", "arguments": {"words": "send a mail"}}"#]);
+    let replica = one(vec![search, send, wrong]);
+    let records = watch(replica.agent.start(request(), None).await.unwrap()).await;
+    assert_eq!(outcome(&records).reason, StopReason::Done);
+    assert_eq!(
+        offered(&replica),
+        [vec!["find_tools"], vec!["find_tools", "mail__send"], vec!["find_tools", "mail__send"]],
+        "what is no call by the schema is the answer"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_found_comes_last_and_makes_room_in_the_end() {
     let mut turns: Vec<Say> = [
