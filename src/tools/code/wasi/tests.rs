@@ -61,9 +61,11 @@ fn call(guest: &mut Guest<'_>, number: u8, [a, b, c, d, e]: [u32; 5], wide: u64)
     };
 }
 
-/// Numbers of descriptors, addresses near the beginning and near the end, and any others.
+/// What names the file at the beginning of the memory, numbers of descriptors, addresses near the beginning and near the end,
+/// and any others.
 fn number() -> impl Strategy<Value = u32> {
-    prop_oneof![4 => 0_u32..12, 3 => 0_u32..600, 1 => 4_000_u32..4_200, 1 => any::<u32>(), 1 => Just(u32::MAX)]
+    let file = prop_oneof![Just(3_u32), Just(0), Just(7)];
+    prop_oneof![6 => file, 4 => 0_u32..12, 3 => 0_u32..600, 1 => 4_000_u32..4_200, 1 => any::<u32>(), 1 => Just(u32::MAX)]
 }
 
 fn wide() -> impl Strategy<Value = u64> {
@@ -79,7 +81,21 @@ fn memory() -> impl Strategy<Value = Vec<u8>> {
         4 => (0_u32..600, 0_u32..600).prop_map(|(at, length)| [at.to_le_bytes(), length.to_le_bytes()].concat()),
         2 => any::<[u8; 8]>().prop_map(Vec::from),
     ];
-    proptest::collection::vec(piece, 512).prop_map(|pieces| pieces.concat())
+    let rest = proptest::collection::vec(piece, 511).prop_map(|pieces| pieces.concat());
+    rest.prop_map(|rest| [&b"a/b.txt\0"[..], &rest].concat())
+}
+
+#[test]
+fn room_is_given_back_with_the_last_that_holds_a_file() {
+    let (mut host, mut memory) = (host(), b"a/b.txt\0\0\0\0\0".to_vec());
+    let mut guest = Guest { memory: &mut memory, host: &mut host };
+    let file = PathAt { fd: 3, at: 0, length: 7 };
+    paths::open(&mut guest, file, 0, 0, 0, 8).unwrap();
+    paths::unlink(&mut guest, file).unwrap();
+    assert_eq!(guest.host.tree.used(), "some bytes".len() + "code".len());
+    let fd = guest.u32_at(8).unwrap();
+    files::close(&mut guest, fd).unwrap();
+    assert_eq!(guest.host.tree.used(), "code".len());
 }
 
 proptest! {
