@@ -29,13 +29,21 @@ pub(super) fn read(section: &mut Section<'_>) -> Policy {
     let private_hosts: Vec<HostPattern> = section.key(
         "private_hosts",
         "Names that may have private addresses, such as `\"wiki.internal\"`: the name servers are trusted with these names. \
-         Addresses of the link itself, at which clouds give machines their credentials, are not reached by them either.",
+         Addresses of the link itself and those at which clouds give machines their credentials are not reached by them either.",
         Vec::new(),
     );
     let private_addresses: Vec<Network> = section.key(
         "private_addresses",
-        "Addresses that may be reached although they are not public, each one address or a network such as `\"10.1.0.0/16\"`.",
+        "Addresses that may be reached although they are not public, each one address or a network such as `\"10.1.0.0/16\"`. \
+         Those at which clouds give machines their credentials, such as 169.254.169.254, are not meant, even if they lie in one of \
+         these networks.",
         Vec::new(),
+    );
+    let allow_metadata = section.key(
+        "allow_metadata",
+        "Whether `private_addresses` means addresses at which clouds give machines their credentials as well. Who can name a URL can \
+         then have these credentials.",
+        false,
     );
     let denied_addresses: Vec<Network> = section.key(
         "denied_addresses",
@@ -59,6 +67,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Policy {
         private_hosts: private_hosts.into_iter().collect(),
         private_addresses: networks(private_addresses),
         denied_addresses: networks(denied_addresses),
+        allow_metadata,
         proxy,
         proxy_resolves,
     }

@@ -7,10 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// Where one cloud tells machines about themselves, at an address of its own that is public by its form.
-const METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
-/// Where another one does, at an address of the kind that private networks have.
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+use super::metadata::{is_metadata, is_metadata_name};
+use super::transition::embedded;
 
 /// Checks that an `http` or `https` URL names a host and no private address, and bears no credentials.
 pub fn check_host(url: &Url) -> Result<(), &'static str> {
@@ -25,12 +23,12 @@ pub fn check_host(url: &Url) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a URL's host is a private or local address, or a name of this machine.
+/// Whether a URL's host is a private or local address, or a name of this machine or of what a cloud tells it about itself.
 pub fn is_private_host(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => !is_public(IpAddr::V4(address)),
         Some(Host::Ipv6(address)) => !is_public(IpAddr::V6(address)),
-        Some(Host::Domain(name)) => is_local_name(name),
+        Some(Host::Domain(name)) => is_local_name(name) || is_metadata_name(name),
         None => false,
     }
 }
@@ -56,7 +54,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_loopback()
         || address.is_link_local()
         || address.is_documentation()
-        || address == METADATA
+        || is_metadata(address.into())
         || matches!((a, b, c), (0 | 224.., ..) | (100, 64..=127, _) | (192, 0, 0) | (192, 88, 99) | (198, 18 | 19, _));
     !special
 }
@@ -76,37 +74,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// The IPv4 addresses that an IPv6 address leads to or may lead to: mapped and compatible addresses and those of NAT64 stand for one,
-/// 6to4 puts one into the prefix, ISATAP into the interface identifier, and Teredo hides one by turning all its bits.
-pub(super) fn embedded(address: IpAddr) -> Vec<Ipv4Addr> {
-    let IpAddr::V6(address) = address else { return Vec::new() };
-    let joined = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if (high, low) > (0, 1) => vec![joined(high, low)],
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => vec![joined(high, low)],
-        [0x2001, 0, .., high, low] => vec![joined(!high, !low)],
-        [first, second, third, _, kind, mark, high, low] => {
-            let by_6to4 = (first == 0x2002).then(|| joined(second, third));
-            let by_isatap = matches!((kind, mark), (0 | 0x200, 0x5efe)).then(|| joined(high, low));
-            by_6to4.into_iter().chain(by_isatap).collect()
-        }
-    }
-}
-
-/// Whether an address is none that a server of an operator's own network has: it is of this link alone, such as those at which
-/// clouds tell machines their credentials, of a group, or of nothing.
+/// Whether an address is none that a server of an operator's own network has: it is of this link alone, of a group, or of nothing.
 pub(super) fn is_never_a_server(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            address == METADATA
-                || address.is_link_local()
-                || address.is_broadcast()
-                || address.is_multicast()
-                || address.octets()[0] == 0
+            address.is_link_local() || address.is_broadcast() || address.is_multicast() || address.octets()[0] == 0
         }
         IpAddr::V6(address) => {
-            address == METADATA_V6
-                || address.is_unicast_link_local()
+            address.is_unicast_link_local()
                 || address.is_multicast()
                 || address.is_unspecified()
                 || embedded(address.into()).into_iter().any(|form| is_never_a_server(form.into()))
@@ -140,6 +115,8 @@ mod tests {
             "http://[2600::5efe:10.0.0.1]/",
             "http://[::1]/",
             "http://[fd00::1]/",
+            "http://metadata.google.internal/",
+            "http://[fd20:ce::254]/",
             "http://localhost/",
             "http://localhost.:8000/x",
             "http://a.localhost./x",

@@ -1,7 +1,7 @@
 //! For tests: URLs that lead inside, in every spelling, and names that do.
 
 /// URLs that lead to this machine or a private network. `PORT` stands for that of a listener.
-pub(crate) const INSIDE: [&str; 76] = [
+pub(crate) const INSIDE: [&str; 84] = [
     // This machine.
     "http://127.0.0.1:PORT/",
     "http://127.1:PORT/",
@@ -72,6 +72,14 @@ pub(crate) const INSIDE: [&str; 76] = [
     // Where clouds tell machines about themselves.
     "http://169.254.169.254:PORT/latest/meta-data/",
     "http://[fd00:ec2::254]:PORT/",
+    "http://[fd00:ec2::23]:PORT/",
+    "http://[fd20:ce::254]:PORT/",
+    "http://[fe80::a9fe:a9fe]:PORT/",
+    "http://169.254.170.2:PORT/",
+    "http://192.0.0.192:PORT/",
+    "http://metadata.google.internal:PORT/",
+    "http://metadata.goog.:PORT/",
+    "http://instance-data:PORT/latest/",
     "http://100.100.100.200:PORT/",
     "http://168.63.129.16:PORT/",
     "http://[::ffff:a9fe:a9fe]:PORT/",
@@ -110,7 +118,7 @@ pub(crate) const REFUSED: [&str; 20] = [
 ];
 
 /// Addresses that no name may have.
-pub(crate) const ANSWERS: [&[&str]; 14] = [
+pub(crate) const ANSWERS: [&[&str]; 18] = [
     &[],
     &["127.0.0.1"],
     &["0.0.0.0"],
@@ -120,6 +128,10 @@ pub(crate) const ANSWERS: [&[&str]; 14] = [
     &["10.1.2.3"],
     &["169.254.169.254"],
     &["fd00:ec2::254"],
+    &["fd20:ce::254"],
+    &["100.100.100.200"],
+    &["192.0.0.192"],
+    &["168.63.129.16"],
     &["64:ff9b::7f00:1"],
     &["2002:7f00:1::1"],
     &["93.184.216.34", "127.0.0.1"],

@@ -51,7 +51,7 @@ impl Guard {
     /// Decides by `policy`, and asks the name servers of the system.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy: Arc::new(policy), lookup: Lookup::System }
+        Self { policy: Arc::new(policy), lookup: Lookup::system() }
     }
 
     /// What it decides by.

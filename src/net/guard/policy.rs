@@ -7,8 +7,10 @@ use url::{Host, Url};
 
 use super::hosts::{Hosts, whole};
 use super::refusal::Refusal;
+use crate::net::metadata::{is_metadata, is_metadata_name};
 use crate::net::proxies::Proxy;
-use crate::net::public_address::{embedded, is_local_name, is_never_a_server, is_public};
+use crate::net::public_address::{is_local_name, is_never_a_server, is_public};
+use crate::net::transition::embedded;
 
 /// Names that only the operator's own network knows. Looked at where a proxy resolves names, as nothing else then tells what a name
 /// stands for.
@@ -29,6 +31,8 @@ pub struct Policy {
     pub private_addresses: Vec<IpNet>,
     /// Addresses that may not be reached although they are public.
     pub denied_addresses: Vec<IpNet>,
+    /// Whether the lists above may mean addresses at which clouds give machines their credentials.
+    pub allow_metadata: bool,
     /// Through which proxy everything goes.
     pub proxy: Option<Proxy>,
     /// Whether names are left to the proxy, so that their addresses are not checked.
@@ -44,6 +48,7 @@ impl Default for Policy {
             private_hosts: Hosts::default(),
             private_addresses: Vec::new(),
             denied_addresses: Vec::new(),
+            allow_metadata: false,
             proxy: None,
             proxy_resolves: false,
         }
@@ -100,6 +105,10 @@ impl Policy {
         if self.allowed_hosts.as_ref().is_some_and(|allowed| !allowed.name(name)) && !is_private {
             return refused();
         }
+        // Who else resolves names may resolve this one as the cloud does.
+        if is_metadata_name(name) && !(self.allow_metadata && is_private) {
+            return Err(Refusal::Private(name.to_owned()));
+        }
         let is_inside = is_local_name(name) || (self.leaves_names_to_the_proxy() && is_private_name(name));
         if is_inside && !is_private { Err(Refusal::Private(name.to_owned())) } else { Ok(()) }
     }
@@ -117,6 +126,9 @@ impl Policy {
         let denied = |form: IpAddr| self.denied_addresses.iter().any(|network| network.contains(&form));
         if denied(address.to_canonical()) || embedded(address).into_iter().any(|form| denied(form.into())) {
             return false;
+        }
+        if is_metadata(address) {
+            return self.allow_metadata && self.is_listed(address);
         }
         is_public(address) || self.is_listed(address) || (may_be_private && !is_never_a_server(address))
     }

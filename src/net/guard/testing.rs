@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-use super::lookup::{Answering, Lookup};
+use super::lookup::Lookup;
 use super::{Guard, Policy};
 
 /// Answers to names. Each question takes the next answer; the last one stays.
@@ -43,8 +43,7 @@ impl Guard {
     /// Decides by `policy`, and asks `script`.
     pub(crate) fn scripted(policy: Policy, script: &Script) -> Self {
         let script = script.clone();
-        let answering = Answering(Arc::new(move |name| script.ask(name)));
-        Self { lookup: Lookup::Script(answering), ..Self::new(policy) }
+        Self { lookup: Lookup::by(move |name| script.ask(name)), ..Self::new(policy) }
     }
 }
 

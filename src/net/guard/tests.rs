@@ -143,6 +143,47 @@ async fn what_the_operator_says_of_addresses_holds_for_answers() {
     }
 }
 
+/// The endpoints of clouds, and one network around each of them.
+const METADATA: [(&str, &str); 7] = [
+    ("169.254.169.254", "169.254.0.0/16"),
+    ("100.100.100.200", "100.64.0.0/10"),
+    ("192.0.0.192", "192.0.0.0/24"),
+    ("168.63.129.16", "168.63.129.0/24"),
+    ("fd00:ec2::254", "fd00::/8"),
+    ("fd20:ce::254", "fd20::/16"),
+    ("::ffff:169.254.169.254", "0.0.0.0/0"),
+];
+
+#[tokio::test]
+async fn what_clouds_tell_machines_is_reached_only_if_the_operator_says_so() {
+    for (address, network) in METADATA {
+        let script = Script::default().answering("wiki.test", &[&[address]]);
+        let policy = Policy {
+            private_hosts: hosts(&["wiki.test", "*.internal"]),
+            private_addresses: vec![network.parse().unwrap()],
+            ..Policy::default()
+        };
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        let reached = async |policy: &Policy| {
+            let guard = Guard::scripted(policy.clone(), &script);
+            (guard.parse(&format!("http://{host}/")).is_ok(), guard.resolve("wiki.test").await.is_ok())
+        };
+        assert_eq!(reached(&policy).await, (false, false), "{address}");
+        let by_name = Policy { allow_metadata: true, private_addresses: Vec::new(), ..policy.clone() };
+        assert_eq!(reached(&by_name).await, (false, false), "{address}: a name alone does not mean it");
+        assert_eq!(reached(&Policy { allow_metadata: true, ..policy }).await, (true, true), "{address}");
+    }
+    let proxy = Proxy::new(&"http://proxy.test:3128".parse().unwrap(), None);
+    let policy =
+        Policy { proxy, proxy_resolves: true, private_hosts: hosts(&["*.internal", "metadata"]), ..Policy::default() };
+    for name in ["metadata.google.internal", "metadata.google.internal.", "metadata"] {
+        assert!(
+            matches!(Guard::new(policy.clone()).parse(&format!("http://{name}/")), Err(Refusal::Private(_))),
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn where_a_proxy_resolves_names_they_must_look_public() {
     let proxy = Proxy::new(&"http://proxy.test:3128".parse().unwrap(), None);
