@@ -83,7 +83,7 @@ pub struct Server {
 impl Server {
     /// Opens the store and puts the parts together. The settings can be replaced through the [`Reloader`].
     pub async fn build(settings: Settings) -> Result<(Self, Reloader), BuildError> {
-        Self::build_with(settings, Embedded::default()).await
+        Box::pin(Self::build_with(settings, Embedded::default())).await
     }
 
     /// The same for a program that has tools and models of its own, which its settings name.
@@ -94,7 +94,12 @@ impl Server {
         let mut clients = Clients::new(metrics.clone(), embedded);
         let mut settings = settings;
         tools::fetch_documents(&mut settings).await.map_err(BuildError::new)?;
-        let generation = build::generation(&settings, &mut clients, None)?;
+        let (built, mut clients, settings) = Box::pin(build::aside(move || {
+            let built = build::generation(&settings, &mut clients, None);
+            (built, clients, settings)
+        }))
+        .await;
+        let generation = built?;
         clients.servers.settle();
         remarks::log(&settings);
         let keep = Retention {

@@ -33,7 +33,10 @@ pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, 
 }
 
 async fn reload(options: &Options, reloader: &mut Reloader) {
-    let mut next = match reloader.settings().load_again(options, &env) {
+    let (running, again) = (reloader.settings().clone(), options.clone());
+    // Files are read, and a file may be long or its disk slow.
+    let loaded = tokio::task::spawn_blocking(move || running.load_again(&again, &env)).await;
+    let mut next = match loaded.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic())) {
         Ok(next) => with_ollama(options, next).await,
         Err(errors) => {
             log_mistakes(&errors);
@@ -41,7 +44,7 @@ async fn reload(options: &Options, reloader: &mut Reloader) {
         }
     };
     let replaced = match fetch_documents(&mut next).await {
-        Ok(()) => reloader.replace(next).map_err(|error| error.to_string()),
+        Ok(()) => reloader.replace(next).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     match replaced {

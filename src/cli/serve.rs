@@ -28,7 +28,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         // Before anything else: until then the signal ends the process.
         let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
         let settings = with_ollama(options, settings).await;
-        serve(options, settings, hangup, &log).await
+        Box::pin(serve(options, settings, hangup, &log)).await
     });
     served.map_err(|failure| match format {
         LogFormat::Text => failure,

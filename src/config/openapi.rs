@@ -1,13 +1,14 @@
 //! `[openapi.NAME]`: documents whose operations are tools.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use toml::Spanned;
 use toml::de::DeValue;
-use url::Url;
+use url::{Origin, Url};
 
 use super::headers::read_headers;
 use super::identity::SentIdentity;
@@ -20,6 +21,9 @@ use super::values::Recorded;
 use crate::types::Effect;
 use crate::types::pattern::matches;
 
+/// Longest file with a document.
+const MAX_FILE: u64 = 32 << 20;
+
 /// A document whose operations are tools.
 #[derive(Clone)]
 pub struct OpenApiConfig {
@@ -31,6 +35,8 @@ pub struct OpenApiConfig {
     pub document: Option<Arc<str>>,
     /// The address before its paths; `None` for what it says itself.
     pub base_url: Option<Url>,
+    /// Origins that operations may be served by beside the document's own.
+    pub servers: Vec<Origin>,
     /// Patterns of the operations that are wanted; empty for all.
     pub include: Vec<String>,
     /// Patterns of those that are not.
@@ -104,7 +110,14 @@ impl OpenApiConfig {
         let base_url: Option<BaseUrl> = section.optional(
             "base_url",
             "What comes before the paths of the document; if absent, the first of its `servers`. Where `document` is a URL, operations with \
-             a server of another scheme, host or port than it need this.",
+             a server of another scheme, host or port than it need this, or `servers`.",
+        );
+        let servers: Vec<Server> = section.key(
+            "servers",
+            "Servers that operations may have beside the document's own, such as `\"https://uploads.example.com\"`: the same scheme, host and \
+             port. Its own is that of the URL of `document` or, if it is a file, the first of its `servers`. One without TLS \
+             (`http://`) must be named here if `headers` or `query` would be sent to it.",
+            Vec::new(),
         );
         let include = section.key(
             "include",
@@ -132,6 +145,7 @@ impl OpenApiConfig {
             url,
             document,
             base_url: base_url.map(|BaseUrl(url)| url),
+            servers: servers.into_iter().map(|Server(url)| url.origin()).collect(),
             include,
             exclude,
             effects,
@@ -164,7 +178,7 @@ fn read_document(document: &str, section: &Section<'_>) -> (Option<Url>, Option<
         }
         return (url, None);
     }
-    match std::fs::read_to_string(document) {
+    match read_file(document) {
         Ok(text) => {
             // So that a reload tells that the file changed.
             section.record_secret("document", &text);
@@ -175,6 +189,18 @@ fn read_document(document: &str, section: &Section<'_>) -> (Option<Url>, Option<
             (None, None)
         }
     }
+}
+
+/// What is in a file of this name. One without an end, such as a pipe, is none: a server would wait for it.
+fn read_file(name: &str) -> io::Result<String> {
+    let about = std::fs::metadata(name)?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if about.len() > MAX_FILE {
+        return Err(io::Error::other(format!("it is longer than {MAX_FILE} bytes")));
+    }
+    std::fs::read_to_string(name)
 }
 
 impl fmt::Debug for OpenApiConfig {
@@ -228,5 +254,31 @@ impl FromToml for BaseUrl {
 
     fn show(&self) -> String {
         format!("\"{}\"", self.0)
+    }
+}
+
+/// A URL of which only the origin counts.
+struct Server(Url);
+
+impl FromToml for Server {
+    fn form() -> String {
+        "URL".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        const FORM: &str = "the URL of a server such as \"https://uploads.example.com\", without a path";
+        let url = Url::parse(text(value, FORM)?).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let is_bare = |url: &Url| {
+            url.path() == "/"
+                && url.query().is_none()
+                && url.fragment().is_none()
+                && url.username().is_empty()
+                && url.password().is_none()
+        };
+        url.filter(is_bare).map(Self).ok_or_else(|| Misread::new(value, format!("this is not {FORM}")))
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0.origin().ascii_serialization())
     }
 }

@@ -1,6 +1,6 @@
 //! Builds what the configuration describes: upstreams, tools and keys, as one generation.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Clients {
 
     /// Forgets the clients that no upstream has any more.
     fn keep_used(&mut self, settings: &Settings) {
-        let used: HashSet<Reach> = settings.upstreams.iter().filter_map(|one| one.kind.http()).map(reach).collect();
+        let used: Vec<Reach> = settings.upstreams.iter().filter_map(|one| one.kind.http()).map(reach).collect();
         self.upstreams.retain(|reach, _| used.contains(reach));
     }
 }
@@ -107,8 +107,18 @@ pub(super) struct Running<'a> {
     pub(super) generation: &'a Generation,
 }
 
-/// Builds a generation. An upstream that is the same as in `running` is taken over, and what it was heard to
-/// have with it.
+/// Does what takes a while, such as reading the schemas of thousands of tools, in a thread of its own: the threads of the runtime
+/// serve requests meanwhile.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // It is not cancelled but when the runtime ends.
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// Builds a generation. Takes a while, so it is done [`aside`]. An upstream that is the same as in `running` is taken over,
+/// and what it was heard to have with it.
 pub(super) fn generation(
     settings: &Settings,
     clients: &mut Clients,

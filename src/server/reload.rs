@@ -47,13 +47,20 @@ impl Reloader {
     }
 
     /// Serves by `next` what begins from now on, but for settings that are read at the start only. Returns what
-    /// `next` changes. If it fails, nothing has changed.
-    pub fn replace(&mut self, next: Settings) -> Result<Vec<Change>, BuildError> {
+    /// `next` changes. If it fails, nothing has changed. Must run to its end.
+    pub async fn replace(&mut self, next: Settings) -> Result<Vec<Change>, BuildError> {
         let changes = self.settings.changes_to(&next);
         let next = next.while_running(&self.settings);
         let generation = self.agent.generation();
-        let running = Running { settings: &self.settings, generation: &generation };
-        let generation = build::generation(&next, &mut self.clients, Some(&running))?;
+        let (mut clients, settings) = (std::mem::take(&mut self.clients), self.settings.clone());
+        let (built, clients, next) = build::aside(move || {
+            let running = Running { settings: &settings, generation: &generation };
+            let built = build::generation(&next, &mut clients, Some(&running));
+            (built, clients, next)
+        })
+        .await;
+        self.clients = clients;
+        let generation = built?;
         self.agent.metrics().know(counted::names(&next, &generation.tools));
         self.agent.replace_generation(generation);
         self.clients.kept.settle(&next);

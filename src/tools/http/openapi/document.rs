@@ -3,11 +3,16 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
+use super::tree;
+
 /// The longest document, in bytes.
 pub(super) const MAX_DOCUMENT: usize = 32 << 20;
 
-/// Most values in a document in YAML.
-const MAX_NODES: usize = 2_000_000;
+/// Most values in a document: the largest APIs have a third of it.
+const MAX_NODES: usize = 1_000_000;
+
+/// The longest reference, in bytes: following it takes time for each byte, and it may be followed often.
+const MAX_REFERENCE: usize = 1_000;
 
 /// How many references may lead from one to the next.
 const MAX_STEPS: usize = 32;
@@ -27,11 +32,7 @@ impl Document {
             return Err(format!("is longer than {MAX_DOCUMENT} bytes"));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root: Value = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?
-        } else {
-            yaml(text)?
-        };
+        let root: Value = if text.trim_start().starts_with('{') { tree::parse(text, MAX_NODES)? } else { yaml(text)? };
         let version = |member: &str| root.get(member).and_then(Value::as_str);
         let is_3_0 = match (version("openapi"), version("swagger")) {
             (Some(version), _) if version.starts_with("3.0.") || version == "3.0" => true,
@@ -59,6 +60,9 @@ impl Document {
 
     /// What a reference leads to, without following another.
     pub(super) fn referenced(&self, reference: &str) -> Result<&Value, String> {
+        if reference.len() > MAX_REFERENCE {
+            return Err(format!("it has a reference that is longer than {MAX_REFERENCE} bytes"));
+        }
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err(format!("it refers to another document, {}", beginning(reference)));
         };
@@ -84,8 +88,8 @@ fn yaml(text: &str) -> Result<Value, String> {
 /// Text of a document, short enough for a sentence.
 pub(super) fn beginning(text: &str) -> String {
     const MOST: usize = 100;
-    let mut cut: String = text.chars().filter(|char| !char.is_control()).take(MOST).collect();
-    if text.chars().count() > MOST {
+    let mut cut: String = text.chars().take(MOST).filter(|char| !char.is_control()).collect();
+    if text.chars().nth(MOST).is_some() {
         cut.push('…');
     }
     cut
@@ -112,8 +116,12 @@ mod tests {
             let line = format!("{own}: &{own} [{}*{before}]\n", format!("*{before},").repeat(8));
             bomb.push_str(&line);
         }
+        let values = format!("{{\"openapi\":\"3.1.0\",\"a\":[{}0]}}", "0,".repeat(MAX_NODES));
+        let listed = format!("openapi: 3.1.0\na: [{}0]", "0,".repeat(MAX_NODES));
         for (text, what) in [
-            ("{\"openapi\":", "is not JSON"),
+            ("{\"openapi\":", "is not JSON that can be read"),
+            (&values, "is not JSON that can be read: it holds too many values"),
+            (&listed, "is neither JSON nor YAML"),
             ("openapi: [", "is neither JSON nor YAML"),
             ("{}", "is no OpenAPI document"),
             ("", "is n"),

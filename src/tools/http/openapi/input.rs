@@ -3,7 +3,7 @@
 //! Parameters of all places and the members of the body become the properties of one schema. Names that clash are told apart by their
 //! places: the first keeps its name, and the second is `query_id` or `body_id`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -103,6 +103,8 @@ pub(super) struct Inputs {
     /// Whether there is a body where no argument makes one.
     pub(super) needs_body: bool,
     taken: BTreeSet<String>,
+    /// How many arguments wanted a name that was taken.
+    numbers: BTreeMap<String, usize>,
 }
 
 impl Inputs {
@@ -114,23 +116,25 @@ impl Inputs {
         schemas: &mut Schemas<'_>,
         is_given: &dyn Fn(&Input) -> bool,
     ) -> Result<(), String> {
-        let mut found: Vec<(&str, &str, &Value)> = Vec::new();
+        // By place and name, with the place in the lists: later ones go before earlier ones.
+        let mut found: BTreeMap<(&str, &str), (usize, &Value)> = BTreeMap::new();
         for (index, parameter) in lists.filter_map(Value::as_array).flatten().enumerate() {
             if index == MAX_PARAMETERS {
                 return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
             }
+            schemas.count(1)?;
             let parameter = document.resolve(parameter)?;
             let word = |member: &str| parameter.get(member).and_then(Value::as_str);
             let (Some(name), Some(place)) = (word("name"), word("in")) else {
                 return Err("it has a parameter without name or place".to_owned());
             };
-            found.retain(|(known, at, _)| (*known, *at) != (name, place));
-            found.push((name, place, parameter));
+            found.insert((place, name), (index, parameter));
         }
         // Where names clash, that in the path is the plain one.
-        found
-            .sort_by_key(|(_, place, _)| ["path", "query", "header", "cookie"].iter().position(|known| known == place));
-        for (name, place, parameter) in found {
+        let rank = |place: &str| ["path", "query", "header", "cookie"].iter().position(|known| *known == place);
+        let mut found: Vec<_> = found.into_iter().collect();
+        found.sort_by_key(|((place, _), (index, _))| (rank(place), *index));
+        for ((place, name), (_, parameter)) in found {
             if place == "header" && is_no_parameter(&name.to_ascii_lowercase()) {
                 continue;
             }
@@ -156,7 +160,9 @@ impl Inputs {
         };
         let schema = media.get("schema").cloned().unwrap_or_else(|| Value::Object(Map::new()));
         let is_text = matches!(kind, BodyKind::Text(_));
-        let members = if is_text { None } else { flat_members(document, &schema, 0, &mut { MAX_MEMBERS })? };
+        let mut left = MAX_MEMBERS;
+        let members = if is_text { None } else { flat_members(document, &schema, 0, &mut left)? };
+        schemas.count(MAX_MEMBERS - left)?;
         self.needs_body = is_required;
         match members {
             Some(members) => {
@@ -191,11 +197,11 @@ impl Inputs {
     fn add(&mut self, place: &str, mut input: Input) {
         let own = argument_name(&input.name);
         let mut name = own.clone();
-        for number in 1.. {
-            if !name.is_empty() && !self.taken.contains(&name) {
-                break;
-            }
-            name = if number == 1 { format!("{place}_{own}") } else { format!("{place}_{own}_{number}") };
+        while name.is_empty() || self.taken.contains(&name) {
+            let beside = format!("{place}_{own}");
+            let number = self.numbers.entry(beside.clone()).or_default();
+            *number += 1;
+            name = if *number == 1 { beside } else { format!("{beside}_{number}") };
         }
         self.taken.insert(name.clone());
         input.argument = name;
@@ -322,7 +328,8 @@ fn flat_members<'a>(
     if let Some(Value::Array(all)) = schema.get("allOf") {
         for part in all {
             let Some(part) = flat_members(document, part, depth + 1, left)? else { return Ok(None) };
-            members.properties.retain(|(name, _)| part.properties.iter().all(|(other, _)| other != name));
+            let theirs: BTreeSet<&str> = part.properties.iter().map(|(name, _)| *name).collect();
+            members.properties.retain(|(name, _)| !theirs.contains(name));
             members.properties.extend(part.properties);
             members.required.extend(part.required);
         }

@@ -7,18 +7,24 @@
 //! | --- | --- |
 //! | `fetch` | asks the operator's URL for a document |
 //! | `document` | parses a document, and follows its references |
+//! | `tree` | parses JSON of which little may become much |
+//! | `budget` | how much may be made of a document |
 //! | `operation` | the operations in it |
+//! | `server` | which servers an operation may have |
 //! | `input` | where each argument of an operation goes |
 //! | `schema` | schemas of a document as JSON schemas |
 //! | `write` | a call's arguments as a request |
 
+mod budget;
 mod document;
 mod fetch;
 mod input;
 mod operation;
 mod schema;
+mod server;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod write;
 
 use std::collections::BTreeSet;
@@ -29,13 +35,13 @@ use ::http::header::{CONTENT_TYPE, COOKIE};
 use ::http::{Method, Request, Uri};
 use async_trait::async_trait;
 use serde_json::value::RawValue;
-use url::Url;
 
 use self::document::Document;
 pub use self::fetch::fetch;
 use self::input::{Input, Place};
 pub use self::operation::Skipped;
-use self::operation::{Operation, Operations, server};
+use self::operation::{Operation, Operations};
+use self::server::Servers;
 use super::declared::Declared;
 use super::service::{HttpToolError, Service};
 use super::{identity, looked_into};
@@ -68,12 +74,13 @@ pub fn tools(config: &OpenApiConfig, client: &HttpClient) -> Result<OpenApiTools
     };
     let Operations { usable, mut skipped } = operation::read(&document, &is_wanted, &|input| is_given(config, input));
     let service = Service::new(client.clone(), &config.headers, config.send_identity.clone(), config.max_response)?;
-    let root_server = document.root.get("servers").and_then(server);
+    let servers = Servers::of(&document, config);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     let mut names = BTreeSet::new();
     for operation in usable {
         let id = operation.name.clone();
-        let made = base(config, operation.server.as_ref().or(root_server.as_ref()))
+        let made = servers
+            .base(operation.server.as_ref())
             .and_then(|base| OpenApiTool::new(config, operation, base, service.clone()));
         match made {
             Ok(tool) if names.insert(tool.spec.name.clone()) => tools.push(Arc::new(tool)),
@@ -93,29 +100,6 @@ fn is_given(config: &OpenApiConfig, input: &Input) -> bool {
         Place::Query(_) | Place::JsonInQuery => config.query.iter().any(|(own, _)| *own == input.name),
         Place::Path { .. } | Place::Member | Place::Body => false,
     }
-}
-
-/// The address before the paths: the operator's, or else what the document says, which may be relative to its own address.
-fn base(config: &OpenApiConfig, declared: Option<&Result<String, String>>) -> Result<String, String> {
-    let url = match (&config.base_url, declared) {
-        (Some(url), _) => url.clone(),
-        (None, Some(declared)) => {
-            let declared = declared.as_ref().map_err(Clone::clone)?;
-            let url = Url::parse(declared).ok().or_else(|| config.url.as_ref()?.join(declared).ok());
-            let url = url.ok_or("the document names its server without a host: give base_url")?;
-            // What is fetched may say something else each time: it must not lead keys and calls anywhere else.
-            if config.url.as_ref().is_some_and(|own| own.origin() != url.origin()) {
-                return Err("its server is another than that of the document: give base_url".to_owned());
-            }
-            url
-        }
-        (None, None) => return Err("the document names no server: give base_url".to_owned()),
-    };
-    let is_plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
-    if !is_plain || !url.username().is_empty() || url.password().is_some() || !url.has_host() {
-        return Err("its server is none that can be called: give base_url".to_owned());
-    }
-    Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
 /// A tool that is an operation of a document.
@@ -150,7 +134,9 @@ impl OpenApiTool {
     fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<bytes::Bytes>, ToolError> {
         let arguments = looked_into(raw, &self.declared)?;
         let Operation { path, inputs, method, .. } = &self.operation;
-        let mut written = write::write(&self.base, path, inputs, &self.query, &arguments).map_err(ToolError::Failed)?;
+        let call = context.call.as_str();
+        let written = write::write(call, &self.base, path, inputs, &self.query, &arguments);
+        let mut written = written.map_err(ToolError::Failed)?;
         for (name, value) in &self.query {
             written.url.query_pairs_mut().append_pair(name, value.expose());
         }

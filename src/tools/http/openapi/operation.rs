@@ -6,16 +6,18 @@ use ::http::Method;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
+use super::budget::{Budget, Taken};
 use super::document::{Document, beginning};
 use super::input::{self, Input, Inputs};
 use super::schema::Schemas;
+use super::server::address;
 use crate::tools::schema;
 
 /// Longest description, in characters: APIs of models take no more.
 const MAX_DESCRIPTION: usize = 1_024;
 
-/// Longest address of a server.
-const MAX_URL: usize = 16 << 10;
+/// Longest path.
+const MAX_PATH: usize = 16 << 10;
 
 /// The methods that a path may have.
 const METHODS: [(&str, Method); 8] = [
@@ -69,7 +71,7 @@ pub(super) fn read(
     is_given: &dyn Fn(&Input) -> bool,
 ) -> Operations {
     let mut found = Operations { usable: Vec::new(), skipped: Vec::new() };
-    let mut names = BTreeSet::new();
+    let (mut names, mut budget) = (BTreeSet::new(), Budget::default());
     let no_paths = Map::new();
     let paths = document.root.get("paths").and_then(Value::as_object).unwrap_or(&no_paths);
     for (path, item) in paths {
@@ -87,7 +89,7 @@ pub(super) fn read(
             if !is_wanted(&name) {
                 continue;
             }
-            match place.read(document, &name, is_given) {
+            match place.read(document, &name, is_given, &mut budget) {
                 Ok(operation) => {
                     names.insert(name);
                     found.usable.push(operation);
@@ -115,26 +117,25 @@ impl Place<'_> {
         id.filter(|id| !taken.contains(id)).unwrap_or_else(by_place)
     }
 
-    fn read(&self, document: &Document, name: &str, is_given: &dyn Fn(&Input) -> bool) -> Result<Operation, String> {
+    fn read(
+        &self,
+        document: &Document,
+        name: &str,
+        is_given: &dyn Fn(&Input) -> bool,
+        budget: &mut Budget,
+    ) -> Result<Operation, String> {
+        budget.begin()?;
         if matches!(self.method, Method::OPTIONS | Method::TRACE) {
             return Err(format!("the method {} is not called", self.method));
         }
+        if self.path.len() > MAX_PATH {
+            return Err(format!("its path is longer than {MAX_PATH} bytes"));
+        }
         let mut schemas = Schemas::of(document);
-        let mut inputs = Inputs::default();
-        let lists = [self.item, self.operation].map(|holder| holder.get("parameters"));
-        inputs.parameters(document, lists.into_iter().flatten(), &mut schemas, is_given)?;
-        if let Some(body) = self.operation.get("requestBody") {
-            inputs.body(document, document.resolve(body)?, &mut schemas)?;
-        }
-        input::check_path(self.path, &inputs)?;
-        let mut parameters = json!({"type": "object", "properties": inputs.properties()});
-        if inputs.required().next().is_some() {
-            parameters["required"] = inputs.required().collect::<Vec<_>>().into();
-        }
-        if let Some(definitions) = schemas.into_definitions()? {
-            parameters["$defs"] = definitions;
-        }
-        let parameters = to_raw_value(&parameters).map_err(|error| error.to_string())?;
+        let arguments = self.arguments(document, is_given, &mut schemas);
+        let bytes = arguments.as_ref().map_or(0, |(parameters, _)| parameters.get().len());
+        budget.count(Taken { bytes, ..schemas.taken() });
+        let (parameters, inputs) = arguments?;
         schema::compile(&parameters)?;
         Ok(Operation {
             name: name.to_owned(),
@@ -147,8 +148,37 @@ impl Place<'_> {
         })
     }
 
+    /// The schema of its arguments, and where each of them goes.
+    fn arguments(
+        &self,
+        document: &Document,
+        is_given: &dyn Fn(&Input) -> bool,
+        schemas: &mut Schemas<'_>,
+    ) -> Result<(Box<RawValue>, Inputs), String> {
+        let mut inputs = Inputs::default();
+        let lists = [self.item, self.operation].map(|holder| holder.get("parameters"));
+        inputs.parameters(document, lists.into_iter().flatten(), schemas, is_given)?;
+        if let Some(body) = self.operation.get("requestBody") {
+            inputs.body(document, document.resolve(body)?, schemas)?;
+        }
+        input::check_path(self.path, &inputs)?;
+        let mut parameters = json!({"type": "object", "properties": inputs.properties()});
+        if inputs.required().next().is_some() {
+            parameters["required"] = inputs.required().collect::<Vec<_>>().into();
+        }
+        if let Some(definitions) = schemas.take_definitions()? {
+            parameters["$defs"] = definitions;
+        }
+        let parameters = to_raw_value(&parameters).map_err(|error| error.to_string())?;
+        Ok((parameters, inputs))
+    }
+
     fn description(&self) -> String {
-        let text = |member: &str| self.operation.get(member).and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        // Of a text that is far too long only the beginning is looked at.
+        let text = |member: &str| {
+            let text = self.operation.get(member).and_then(Value::as_str).unwrap_or_default();
+            text[..text.floor_char_boundary(8 * MAX_DESCRIPTION)].trim()
+        };
         let both = match (text("summary"), text("description")) {
             ("", "") => format!("{} {}", self.method, self.path),
             (one, "") | ("", one) => one.to_owned(),
@@ -159,41 +189,8 @@ impl Place<'_> {
     }
 
     fn server(&self) -> Option<Result<String, String>> {
-        [self.operation, self.item].into_iter().find_map(|holder| server(holder.get("servers")?))
+        [self.operation, self.item].into_iter().find_map(|holder| address(holder.get("servers")?))
     }
-}
-
-/// The address of the first server of a list, its variables by their defaults, or why there is none.
-pub(super) fn server(list: &Value) -> Option<Result<String, String>> {
-    let server = list.get(0)?;
-    let template = server.get("url")?.as_str()?;
-    let default = |name: &str| {
-        let variable = server.get("variables")?.get(name)?;
-        Some(variable.get("default").and_then(Value::as_str).unwrap_or_default())
-    };
-    Some(expand(template, default).ok_or_else(|| "the address of its server is too long: give base_url".to_owned()))
-}
-
-/// A template with the values of the variables that are known. Values are not looked into for further ones: they could make an
-/// address of any length. `None` if it is too long as it is.
-fn expand<'a>(template: &'a str, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
-    let (mut url, mut rest) = (String::new(), template);
-    while !rest.is_empty() {
-        let end = rest.find('{').unwrap_or(rest.len());
-        let (mut piece, mut after) = rest.split_at(end);
-        if piece.is_empty() {
-            let end = rest.find('}').map_or(rest.len(), |end| end + 1);
-            (piece, after) = rest.split_at(end);
-            let name = piece.trim_start_matches('{').trim_end_matches('}');
-            piece = value(name).unwrap_or(piece);
-        }
-        if url.len() + piece.len() > MAX_URL {
-            return None;
-        }
-        url.push_str(piece);
-        rest = after;
-    }
-    Some(url)
 }
 
 /// A name of the letters that names of tools have.

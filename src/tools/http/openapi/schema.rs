@@ -3,14 +3,17 @@
 //! What a schema refers to becomes a definition of the tool's own schema, so recursive schemas stay as they are. What only describes
 //! answers, or tells people something, is left out: a model pays for every word of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::budget::Taken;
 use super::document::Document;
 
-/// Most schemas within one tool's schema.
-const MAX_SCHEMAS: usize = 5_000;
+/// Most schemas, members and parameters that are looked into for one tool.
+const MAX_SCHEMAS: usize = 10_000;
+/// Most bytes of what one tool's schema is made of: a longer one is not compiled.
+const MAX_BYTES: usize = 64 << 10;
 /// How deeply schemas may be nested.
 const MAX_DEPTH: usize = 64;
 
@@ -65,22 +68,65 @@ pub(super) struct Schemas<'a> {
     names: BTreeMap<String, String>,
     /// Those that are not looked into yet, each with its name.
     pending: Vec<(String, &'a Value)>,
-    left: usize,
+    /// How many definitions begin with a name already.
+    numbers: BTreeMap<String, usize>,
+    taken: Taken,
 }
 
 impl<'a> Schemas<'a> {
     pub(super) fn of(document: &'a Document) -> Self {
-        Self { document, definitions: BTreeMap::new(), names: BTreeMap::new(), pending: Vec::new(), left: MAX_SCHEMAS }
+        Self {
+            document,
+            definitions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            pending: Vec::new(),
+            numbers: BTreeMap::new(),
+            taken: Taken::default(),
+        }
+    }
+
+    /// What they took so far.
+    pub(super) fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// Counts what is looked into. Fails if it is too much for one tool.
+    pub(super) fn count(&mut self, schemas: usize) -> Result<(), String> {
+        self.taken.schemas += schemas;
+        if self.taken.schemas > MAX_SCHEMAS { Err("its schema is too large".to_owned()) } else { Ok(()) }
+    }
+
+    /// Counts what is taken over as it is, before it is copied.
+    fn weigh(&mut self, value: &Value) -> Result<(), String> {
+        let text = |text: &str| text.len() + 2;
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.add_bytes(4),
+            Value::String(value) => self.add_bytes(text(value)),
+            Value::Array(items) => items.iter().try_for_each(|item| {
+                self.add_bytes(1)?;
+                self.weigh(item)
+            }),
+            Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+                self.add_bytes(text(name))?;
+                self.weigh(value)
+            }),
+        }
+    }
+
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), String> {
+        self.taken.bytes += bytes;
+        if self.taken.bytes > MAX_BYTES { Err("its schema is too large".to_owned()) } else { Ok(()) }
     }
 
     /// What the schemas so far refer to.
-    pub(super) fn into_definitions(mut self) -> Result<Option<Value>, String> {
+    pub(super) fn take_definitions(&mut self) -> Result<Option<Value>, String> {
         // One after the other, so that a long chain of references takes no stack.
         while let Some((name, schema)) = self.pending.pop() {
             let converted = self.convert(schema)?;
             self.definitions.insert(name, converted);
         }
-        Ok((!self.definitions.is_empty()).then(|| self.definitions.into_iter().collect::<Map<_, _>>().into()))
+        let definitions = std::mem::take(&mut self.definitions);
+        Ok((!definitions.is_empty()).then(|| definitions.into_iter().collect::<Map<_, _>>().into()))
     }
 
     /// The JSON schema of a schema.
@@ -89,7 +135,7 @@ impl<'a> Schemas<'a> {
     }
 
     fn nested(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
-        self.left = self.left.checked_sub(1).ok_or("its schema is too large")?;
+        self.count(1)?;
         if depth > MAX_DEPTH {
             return Err("its schema is nested too deeply".to_owned());
         }
@@ -114,6 +160,8 @@ impl<'a> Schemas<'a> {
         }
         for name in PLAIN {
             if let Some(value) = members.get(name) {
+                self.weigh(value)?;
+                self.taken.patterns += usize::from(name == "pattern");
                 converted.insert(name.into(), value.clone());
             }
         }
@@ -140,7 +188,11 @@ impl<'a> Schemas<'a> {
         }
         for name in TABLES {
             if let Some(Value::Object(schemas)) = from.get(name) {
-                let schemas = schemas.iter().map(|(key, schema)| Ok((key.clone(), self.nested(schema, depth + 1)?)));
+                self.taken.patterns += schemas.len();
+                let schemas = schemas.iter().map(|(key, schema)| {
+                    self.add_bytes(key.len())?;
+                    Ok((key.clone(), self.nested(schema, depth + 1)?))
+                });
                 into.insert(name.into(), schemas.collect::<Result<Map<_, _>, String>>()?.into());
             }
         }
@@ -154,12 +206,14 @@ impl<'a> Schemas<'a> {
         into: &mut Map<String, Value>,
         depth: usize,
     ) -> Result<(), String> {
-        let mut left_out = Vec::new();
+        let mut left_out = BTreeSet::new();
         if let Some(Value::Object(properties)) = from.get("properties") {
             let mut kept = Map::new();
             for (name, schema) in properties {
+                self.count(1)?;
+                self.add_bytes(name.len())?;
                 if self.document.resolve(schema)?.get("readOnly") == Some(&Value::Bool(true)) {
-                    left_out.push(name.as_str());
+                    left_out.insert(name.as_str());
                 } else {
                     kept.insert(name.clone(), self.nested(schema, depth + 1)?);
                 }
@@ -167,7 +221,8 @@ impl<'a> Schemas<'a> {
             into.insert("properties".into(), kept.into());
         }
         if let Some(Value::Array(required)) = from.get("required") {
-            let is_kept = |name: &&Value| name.as_str().is_some_and(|name| !left_out.contains(&name));
+            self.count(required.len())?;
+            let is_kept = |name: &&Value| name.as_str().is_some_and(|name| !left_out.contains(name));
             let required: Vec<Value> = required.iter().filter(is_kept).cloned().collect();
             if !required.is_empty() {
                 into.insert("required".into(), required.into());
@@ -189,15 +244,14 @@ impl<'a> Schemas<'a> {
         Ok(format!("#/$defs/{name}"))
     }
 
-    fn new_name(&self, reference: &str) -> String {
+    fn new_name(&mut self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
         let plain: String = last.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect();
+        let number = self.numbers.entry(plain.clone()).or_default();
         let mut name = plain.clone();
-        for number in 2.. {
-            if !name.is_empty() && !self.definitions.contains_key(&name) {
-                break;
-            }
-            name = format!("{plain}_{number}");
+        while name.is_empty() || self.definitions.contains_key(&name) {
+            *number += 1;
+            name = format!("{plain}_{}", *number + 1);
         }
         name
     }

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::input::{BodyKind, Input, Inputs, Place, QueryStyle};
@@ -18,6 +19,8 @@ use crate::tools::http::template::{ENCODED, has_dot_segment, path_value};
 
 /// Longest query of an argument: the HTTP client takes no longer URL.
 const MAX_QUERY: usize = 64 << 10;
+/// How many bytes of a hash tell a boundary from content.
+const BOUNDARY_BYTES: usize = 24;
 /// Longest form.
 const MAX_FORM: usize = 4 << 20;
 
@@ -29,9 +32,10 @@ pub(super) struct Written {
     pub(super) body: Bytes,
 }
 
-/// Writes arguments. `base` is the server's address without a slash at its end, and `own_query` what the operator adds to the query.
-/// The error is a sentence for the model.
+/// Writes the arguments of the call of this id. `base` is the server's address without a slash at its end, and `own_query` what the
+/// operator adds to the query. The error is a sentence for the model.
 pub(super) fn write(
+    call: &str,
     base: &str,
     path: &str,
     inputs: &Inputs,
@@ -73,7 +77,7 @@ pub(super) fn write(
         let cookies = HeaderValue::from_str(&cookies.join("; ")).map_err(|_| "The cookies cannot be sent.")?;
         headers.insert(COOKIE, cookies);
     }
-    let body = body(inputs, arguments)?;
+    let body = body(call, inputs, arguments)?;
     if let Some((kind, _)) = &body {
         let kind = HeaderValue::from_str(kind).map_err(|_| "The body's type cannot be sent.")?;
         headers.insert(CONTENT_TYPE, kind);
@@ -229,7 +233,7 @@ fn cookie(input: &Input, value: &Value) -> Result<String, String> {
 }
 
 /// The body and its media type, if there is one.
-fn body(inputs: &Inputs, arguments: &Map<String, Value>) -> Result<Option<(String, Bytes)>, String> {
+fn body(call: &str, inputs: &Inputs, arguments: &Map<String, Value>) -> Result<Option<(String, Bytes)>, String> {
     let Some(kind) = &inputs.body else { return Ok(None) };
     if let Some(whole) = inputs.list.iter().find(|input| input.place == Place::Body) {
         let Some(value) = arguments.get(&whole.argument) else { return Ok(None) };
@@ -252,7 +256,7 @@ fn body(inputs: &Inputs, arguments: &Map<String, Value>) -> Result<Option<(Strin
             (kind.clone(), Value::Object(object).to_string().into())
         }
         BodyKind::Form => ("application/x-www-form-urlencoded".into(), form(&members)?),
-        BodyKind::Multipart => multipart(&members),
+        BodyKind::Multipart => multipart(call, &members),
         BodyKind::Text(_) => return Err("The body has no fields.".into()),
     }))
 }
@@ -266,7 +270,7 @@ fn form(members: &[(&str, &Value)]) -> Result<Bytes, String> {
 }
 
 /// Fields of a form; one that is a `data:` URL with base64 is a file.
-fn multipart(members: &[(&str, &Value)]) -> (String, Bytes) {
+fn multipart(call: &str, members: &[(&str, &Value)]) -> (String, Bytes) {
     let parts: Vec<(String, Vec<u8>)> = members
         .iter()
         .filter(|(_, value)| !value.is_null())
@@ -281,7 +285,7 @@ fn multipart(members: &[(&str, &Value)]) -> (String, Bytes) {
             }
         })
         .collect();
-    let boundary = boundary(&parts);
+    let boundary = boundary(call, &parts);
     let mut body = Vec::new();
     for (head, content) in &parts {
         body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: {head}\r\n\r\n").as_bytes());
@@ -292,16 +296,21 @@ fn multipart(members: &[(&str, &Value)]) -> (String, Bytes) {
     (format!("multipart/form-data; boundary={boundary}"), body.into())
 }
 
-/// A line that no part has, the same for the same parts, so that a repeated call is the same request.
-fn boundary(parts: &[(String, Vec<u8>)]) -> String {
-    let mut boundary = "loopgate-boundary".to_owned();
-    let mut number = 0;
-    while parts.iter().any(|(_, content)| memchr::memmem::find(content, boundary.as_bytes()).is_some()) {
-        number += 1;
-        boundary.truncate("loopgate-boundary".len());
-        let _ = write!(boundary, "-{number}");
+/// A line that no part has and that no part could have been made to have: who wrote the parts cannot know their hash with the call's id.
+/// It is the same for the same call, so that a repeated call is the same request.
+fn boundary(call: &str, parts: &[(String, Vec<u8>)]) -> String {
+    let mut hash = Sha256::new_with_prefix(call);
+    for (head, content) in parts {
+        for bytes in [head.as_bytes(), content] {
+            hash.update(bytes.len().to_be_bytes());
+            hash.update(bytes);
+        }
     }
-    boundary
+    let digest = hash.finalize();
+    digest.iter().take(BOUNDARY_BYTES).fold("loopgate-".to_owned(), |mut line, byte| {
+        let _ = write!(line, "{byte:02x}");
+        line
+    })
 }
 
 fn file(text: &str) -> Option<(&str, Vec<u8>)> {

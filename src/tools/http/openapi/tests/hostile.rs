@@ -1,5 +1,7 @@
 //! Documents and arguments that are made to do harm.
 
+use url::Url;
+
 use super::*;
 use crate::config::Identity;
 
@@ -119,7 +121,7 @@ async fn an_address_with_variables_is_expanded_once() {
         assert_eq!(outcome(&document, service.config()).0, 1, "the operator's base_url needs no other");
     }
     let list = json!([{"url": "https://{host}/{v}/{other}", "variables": {"host": {"default": "h.{v}"}, "v": {"default": "2"}}}]);
-    assert_eq!(server(&list), Some(Ok("https://h.{v}/2/{other}".to_owned())));
+    assert_eq!(server::address(&list), Some(Ok("https://h.{v}/2/{other}".to_owned())));
 }
 
 #[tokio::test]
@@ -175,4 +177,119 @@ paths:
     assert_eq!(fetched.skipped.len(), 4);
     assert!(fetched.skipped.iter().all(|one| one.reason.contains("give base_url")), "{:?}", fetched.skipped);
     assert_eq!(made(document, OpenApiConfig { url, ..service.config() }).tools.len(), 6);
+}
+
+/// What the document in a file becomes: the names of its tools, and why the others are none.
+fn of_file(document: &Value, config: OpenApiConfig) -> (Vec<String>, Vec<String>) {
+    let made = made(&document.to_string(), OpenApiConfig { base_url: None, url: None, ..config });
+    let names = made.tools.iter().map(|tool| tool.spec().name.clone());
+    (names.collect(), made.skipped.into_iter().map(|skipped| skipped.reason).collect())
+}
+
+#[tokio::test]
+async fn a_document_in_a_file_leads_calls_and_keys_to_its_first_server_alone() {
+    let service = Service::start().await;
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://shop.example/v2"}], "paths": {
+        "/own": {"get": {"operationId": "own"}},
+        "/same": {"get": {"operationId": "same", "servers": [{"url": "https://shop.example/v3"}]}},
+        "/foreign": {"get": {"operationId": "foreign", "servers": [{"url": "https://evil.example/"}]}},
+        "/path": {"servers": [{"url": "https://uploads.example/"}], "get": {"operationId": "upload"}},
+        "/clear": {"get": {"operationId": "clear", "servers": [{"url": "http://shop.example/"}]}},
+    }});
+    let (names, reasons) = of_file(&document, service.config());
+    assert_eq!(names, ["api__own", "api__same"]);
+    assert!(
+        reasons.len() == 3 && reasons.iter().all(|why| why.contains("give base_url, or name it in servers")),
+        "{reasons:?}"
+    );
+    let uploads: Url = "https://uploads.example/".parse().unwrap();
+    let (names, _) = of_file(&document, OpenApiConfig { servers: vec![uploads.origin()], ..service.config() });
+    assert_eq!(names, ["api__own", "api__upload", "api__same"]);
+}
+
+#[tokio::test]
+async fn keys_are_sent_without_tls_only_where_the_operator_says_so() {
+    let service = Service::start().await;
+    let with = |url: &str| json!({"openapi": "3.1.0", "servers": [{"url": url}], "paths": {"/x": {"get": {"operationId": "x"}}}});
+    let keyless = OpenApiConfig { headers: Vec::new(), ..service.config() };
+    let in_query = OpenApiConfig { query: vec![("key".into(), Secret::new("OURS"))], ..keyless.clone() };
+    let clear: Url = "http://shop.example/".parse().unwrap();
+    let named = OpenApiConfig { servers: vec![clear.origin()], ..service.config() };
+    for (url, config, is_tool) in [
+        ("http://shop.example/v2", service.config(), false),
+        ("http://shop.example/v2", in_query, false),
+        ("http://shop.example/v2", keyless.clone(), true),
+        ("http://shop.example/v2", named, true),
+        ("http://127.0.0.1:8080", service.config(), true),
+        ("http://localhost:8080", service.config(), true),
+        ("https://shop.example/v2", service.config(), true),
+        ("http://169.254.169.254/latest", keyless.clone(), false),
+        ("http://[fd20:ce::254]/", keyless.clone(), false),
+        ("http://metadata.google.internal/", keyless, false),
+    ] {
+        let (names, reasons) = of_file(&with(url), config);
+        assert_eq!(names.len(), usize::from(is_tool), "{url}: {reasons:?}");
+        assert!(is_tool || reasons[0].contains("give base_url"), "{url}: {reasons:?}");
+    }
+}
+
+/// A document whose operations share what they refer to.
+fn shared(operations: usize, schema: &Value) -> Value {
+    let body = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S"}}}});
+    let paths: serde_json::Map<_, _> = (0..operations)
+        .map(|n| (format!("/p{n}"), json!({"post": {"operationId": format!("o{n}"), "requestBody": body}})))
+        .collect();
+    json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "paths": paths,
+        "components": {"schemas": {"S": schema}}})
+}
+
+#[tokio::test]
+async fn what_operations_share_is_counted_for_each_of_them() {
+    let service = Service::start().await;
+    let many: serde_json::Map<_, _> = (0..4_000).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+    let patterns: serde_json::Map<_, _> = (0..30).map(|n| (format!("p{n}"), json!({"pattern": "^a"}))).collect();
+    let long = json!({"oneOf": [{"description": "x".repeat(60_000)}]});
+    for (operations, schema, most, what) in [
+        (5_100, json!({"type": "object"}), 5_000..5_001, "as many operations"),
+        (600, json!({"oneOf": [{"properties": many}]}), 0..1, "as many schemas"),
+        (80, json!({"properties": patterns}), 60..80, "as many patterns"),
+        (300, long, 250..300, "as many bytes of schemas"),
+    ] {
+        let begun = tokio::time::Instant::now();
+        let made = made(&shared(operations, &schema).to_string(), service.config());
+        let told = made.skipped.last().map(|skipped| skipped.reason.clone()).unwrap_or_default();
+        assert!(most.contains(&made.tools.len()), "{what}: {} tools", made.tools.len());
+        assert!(told.contains(what) && told.contains("include"), "{told}");
+        assert!(begun.elapsed() < Duration::from_secs(40), "{what}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn no_field_of_a_form_ends_another() {
+    let service = Service::start().await;
+    let document = r"
+openapi: 3.1.0
+paths:
+  /x:
+    post:
+      operationId: x
+      requestBody:
+        content: {multipart/form-data: {schema: {type: object, properties: {a: {type: string}, b: {type: string}}}}}
+";
+    let registry = service.registry(document);
+    let boundary = |heard: &str| {
+        let kind = heard.lines().find(|line| line.starts_with("content-type: multipart")).unwrap();
+        kind.split_once("boundary=").unwrap().1.to_owned()
+    };
+    let first = boundary(&call(&service, &registry, "api__x", &json!({"a": "1", "b": "2"})).await.unwrap());
+    assert!(first.len() >= 50 && first.len() <= 70, "{first}");
+    // Who knows the boundary of one call, or its form, knows nothing of the next one's.
+    let forged = format!("1\r\n--{first}\r\ncontent-disposition: form-data; name=\"b\"\r\n\r\nforged");
+    let (next, arguments) = (context(Duration::from_secs(20)), json!({"a": forged, "b": "2"}));
+    let heard = call_in(&next, &service, &registry, "api__x", &arguments).await.unwrap();
+    let second = boundary(&heard);
+    assert_ne!(first, second);
+    assert_eq!(body(&heard).matches(&format!("--{second}")).count(), 3, "{heard}");
+    let again = call_in(&next, &service, &registry, "api__x", &arguments).await.unwrap();
+    assert_eq!(boundary(&again), second, "a repeated call is the same request");
 }
