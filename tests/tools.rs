@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestServer, ToolServer, Upstream};
+use crate::support::server::loopgate;
+use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 
@@ -151,5 +152,52 @@ async fn a_written_call_of_a_tool_with_side_effects_is_made_only_where_the_opera
         assert_eq!(tools.calls().len(), calls, "{effect} {setting}");
         let said = if calls == 0 { written } else { "Done." };
         assert_eq!(answer["choices"][0]["message"]["content"], said, "{effect} {setting}");
+    }
+}
+
+/// The calls that a page shows, each with the request that it says is sent: tool, arguments, request line, headers, body.
+fn shown(section: &str) -> Vec<(&str, &str, &str, Vec<&str>, &str)> {
+    let calls = section.split("\nA call `").skip(1);
+    let read = calls.map(|rest| {
+        let (call, rest) = rest.split_once("` sends\n").expect("a call is sent");
+        let (tool, arguments) = call.split_once(' ').expect("a call has arguments");
+        let (_, rest) = rest.split_once("```http\n").expect("a request is shown");
+        let (request, _) = rest.split_once("\n```").expect("it ends");
+        let (head, body) = request.split_once("\n\n").expect("it has a body");
+        let mut lines = head.lines();
+        (tool, arguments, lines.next().unwrap_or_default(), lines.collect(), body)
+    });
+    read.collect()
+}
+
+#[tokio::test]
+async fn the_page_on_tools_shows_the_requests_that_are_sent() {
+    let page = include_str!("../docs/tools.md");
+    let section = page.split("\n## Where arguments go\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let section = section.expect("the page has the section");
+    let tools = ToolServer::start([]).await;
+    let blocks = section.split("```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
+    let mut config = blocks.collect::<Vec<_>>().join("\n");
+    for host in ["https://desk.example.com", "https://lists.example.com"] {
+        assert!(config.contains(host));
+        config = config.replace(host, &format!("http://{}", tools.address()));
+    }
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    std::fs::write(directory.path().join("loopgate.toml"), config).expect("it can be written to");
+    let calls = shown(section);
+    assert_eq!(calls.len(), 2);
+    for (number, (tool, arguments, line, headers, body)) in calls.into_iter().enumerate() {
+        let mut command = loopgate(directory.path());
+        command.args(["tools", "call", tool, arguments]).env("DESK_KEY", "hush").kill_on_drop(true);
+        let ran = within("a command to end", command.output()).await.expect("it can be started");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let sent = tools.calls().swap_remove(number);
+        assert_eq!(format!("{} {}", sent.method, sent.target), line);
+        for header in headers {
+            let (name, value) = header.split_once(": ").expect("a header has a value");
+            assert_eq!(sent.headers[name], value);
+        }
+        assert_eq!(String::from_utf8_lossy(&sent.body), body);
+        assert_eq!(sent.headers.get("authorization").map(String::as_str), (number == 0).then_some("Bearer hush"));
     }
 }

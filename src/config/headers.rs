@@ -30,6 +30,14 @@ pub(super) fn is_of_the_client(name: &HeaderName) -> bool {
 
 /// Reads the table `headers`. Those in `own` are written by the server itself.
 pub(super) fn read_headers(section: &mut Section<'_>, own: &[&str]) -> Vec<(HeaderName, SentValue)> {
+    read_with_text(section, own).into_iter().map(|(name, value, _)| (name, value)).collect()
+}
+
+/// The same, each with the text in the file that it is, if it is one.
+pub(super) fn read_with_text<'a>(
+    section: &mut Section<'a>,
+    own: &[&str],
+) -> Vec<(HeaderName, SentValue, Option<&'a str>)> {
     let mut names = Vec::new();
     section.named_or_text("headers", |name, text, section| {
         let prefix = section.key("prefix", "Text before the secret, such as `\"Bearer \"`.", String::new());
@@ -56,6 +64,6 @@ pub(super) fn read_headers(section: &mut Section<'_>, own: &[&str]) -> Vec<(Head
             section.refuse_here("this header is given twice; upper and lower case are the same");
         }
         names.push(name.clone());
-        Some((name, value?))
+        Some((name, value?, text))
     })
 }

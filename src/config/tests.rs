@@ -10,6 +10,7 @@ mod openapi;
 mod pools;
 mod presets;
 mod run_code;
+mod templates;
 mod traces;
 mod upstreams;
 

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Value, json};
 use toml::Spanned;
-use toml::de::{DeString, DeValue};
+use toml::de::DeValue;
 use url::Url;
 
-use super::headers::read_headers;
 use super::identity::SentIdentity;
 use super::quantity::Size;
 use super::reader::Section;
+use super::request_templates::{self, RequestTemplates};
 use super::secret::Secret;
+use super::to_json::to_json;
 use super::value::{FromToml, Misread, Word, text};
 use super::values::Recorded;
 use crate::types::Effect;
@@ -34,6 +35,8 @@ pub struct HttpToolConfig {
     pub effect: Effect,
     /// Sent with each call.
     pub headers: Vec<(HeaderName, Secret)>,
+    /// Where arguments go that the URL does not name.
+    pub templates: RequestTemplates,
     /// What each call tells of the caller.
     pub send_identity: SentIdentity,
     /// JSON schema of its arguments, an object.
@@ -62,7 +65,7 @@ impl HttpToolConfig {
              the same, `write` may do it all again, so it is never repeated.",
             Effect::Write,
         );
-        let headers = read_headers(section, &[]).into_iter().map(|(name, value)| (name, value.whole)).collect();
+        let (headers, templates) = request_templates::read(section, &method);
         let send_identity = section.key(
             "send_identity",
             "What each call tells the service of the caller, in headers `x-loopgate-…`: the key's tenant, the run's session, \
@@ -75,6 +78,7 @@ impl HttpToolConfig {
         let Schema(parameters) = parameters.unwrap_or_else(Schema::without_arguments);
         if let Some(UrlTemplate { arguments, .. }) = url.as_ref().filter(|_| !is_misread) {
             refuse_unknown_arguments(section, arguments, &parameters);
+            request_templates::check_arguments(section, &templates, arguments, &parameters);
         }
         let timeout = section.optional("timeout", "Most time for one call; if absent, the agent's `tool_timeout`.");
         let Size(max_response) = section.key(
@@ -87,6 +91,7 @@ impl HttpToolConfig {
             method,
             effect,
             headers,
+            templates,
             send_identity,
             parameters: to_raw_value(&parameters).expect("a value of JSON is always JSON text"),
             timeout,
@@ -242,25 +247,4 @@ impl FromToml for Schema {
     fn recorded(&self) -> Recorded {
         Recorded::hidden(&self.show())
     }
-}
-
-fn to_json(value: &Spanned<DeValue<'_>>) -> Result<Value, Misread> {
-    Ok(match value.get_ref() {
-        DeValue::String(text) => Value::String(text.to_string()),
-        DeValue::Boolean(flag) => Value::Bool(*flag),
-        DeValue::Integer(number) => {
-            let whole = i64::from_str_radix(number.as_str(), number.radix());
-            Value::from(whole.map_err(|_| Misread::new(value, "must fit 64 bits"))?)
-        }
-        DeValue::Float(number) => {
-            let number = number.as_str().parse().ok().and_then(Number::from_f64);
-            Value::Number(number.ok_or_else(|| Misread::new(value, "must be finite: JSON knows no other numbers"))?)
-        }
-        DeValue::Datetime(_) => return Err(Misread::new(value, "JSON knows no dates; write it as a string")),
-        DeValue::Array(elements) => Value::Array(elements.iter().map(to_json).collect::<Result<_, _>>()?),
-        DeValue::Table(table) => {
-            let member = |(key, value): (&Spanned<DeString<'_>>, &_)| Ok((key.get_ref().to_string(), to_json(value)?));
-            Value::Object(table.iter().map(member).collect::<Result<Map<_, _>, _>>()?)
-        }
-    })
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod declared;
+mod fill;
 mod identity;
 pub mod openapi;
 mod service;
@@ -22,8 +23,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use url::Url;
 
-use crate::config::{HttpToolConfig, Identity};
+use crate::config::{BodyType, HttpToolConfig, Identity, RequestTemplates};
 use crate::net::client::{CannotConnect, HttpClient, Reach};
 use crate::tools::http::declared::Declared;
 pub use crate::tools::http::service::HttpToolError;
@@ -47,6 +49,8 @@ pub struct HttpTool {
     spec: ToolSpec,
     method: Method,
     template: Template,
+    /// Where else arguments go.
+    templates: RequestTemplates,
     declared: Declared,
     service: Service,
 }
@@ -54,7 +58,8 @@ pub struct HttpTool {
 impl HttpTool {
     /// A tool that sends its requests with `client`, which should be one that [`client`] made.
     pub fn new(config: &HttpToolConfig, client: HttpClient) -> Result<Self, HttpToolError> {
-        let HttpToolConfig { name, description, method, url, effect, parameters, timeout, .. } = config.clone();
+        let HttpToolConfig { name, description, method, url, effect, parameters, templates, timeout, .. } =
+            config.clone();
         if arguments_go(&method).is_none() {
             return Err(HttpToolError(format!(
                 "the method {method} is not one of GET, HEAD, DELETE, POST, PUT, PATCH"
@@ -65,29 +70,71 @@ impl HttpTool {
         if let Some(unknown) = template.parameters().find(|name| !declared.names(name)) {
             return Err(HttpToolError(format!("the URL names `{{{unknown}}}`, which the parameters do not declare")));
         }
+        if let Some(unknown) = templates.arguments().into_iter().find(|name| !declared.names(name)) {
+            return Err(HttpToolError(format!(
+                "a template names `{{{unknown}}}`, which the parameters do not declare"
+            )));
+        }
         let service = Service::new(client, &config.headers, config.send_identity.clone(), config.max_response)?;
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
-        Ok(Self { spec, method, template, declared, service })
+        Ok(Self { spec, method, template, templates, declared, service })
     }
 
     fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<Bytes>, ToolError> {
         let mut arguments: Arguments = serde_json::from_str(raw.get()).map_err(|error| unreadable(&error))?;
         looked_into(raw, &self.declared)?;
+        self.templates.body.as_ref().map_or(Ok(()), |_| self.refuse_unplaced(&arguments))?;
+        let filled = fill::fill(&self.templates, &arguments).map_err(ToolError::Failed)?;
         let mut url = self.template.fill(&mut arguments).map_err(ToolError::Failed)?;
-        let mut body = None;
-        match arguments_go(&self.method) {
-            Some(Place::Body) => body = Some(serde_json::to_vec(&arguments).expect("JSON encodes as JSON")),
-            Some(Place::Query) | None => template::append_query(&mut url, &arguments),
+        for name in self.templates.arguments() {
+            arguments.remove(name);
         }
+        if !filled.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&filled.query);
+        }
+        let body = if self.templates.body.is_some() { filled.body } else { self.rest(&mut url, &arguments)? };
         let uri = Uri::try_from(String::from(url))
             .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
         let (mut request, mut headers) = (Request::new(Bytes::new()), self.service.headers(context)?);
-        if let Some(body) = body {
-            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-            *request.body_mut() = Bytes::from(body);
+        headers.extend(filled.headers);
+        if let Some((kind, body)) = body {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+            *request.body_mut() = body;
         }
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method.clone(), uri, headers);
         Ok(request)
+    }
+
+    /// Refuses arguments that no template names, where nothing else is sent: patterns of names may have declared them.
+    fn refuse_unplaced(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        let named = self.templates.arguments();
+        let is_placed = |name: &&String| {
+            named.contains(name.as_str()) || self.template.parameters().any(|parameter| parameter == *name)
+        };
+        match arguments.keys().find(|name| !is_placed(name)) {
+            None => Ok(()),
+            Some(name) => {
+                Err(ToolError::Failed(format!("The argument `{name}` has no place in the request. Nothing was sent.")))
+            }
+        }
+    }
+
+    /// Writes the arguments that nothing names, where there is no template for the body: as a body with its media type, or into the query.
+    fn rest(&self, url: &mut Url, arguments: &Arguments) -> Result<Option<(&'static str, Bytes)>, ToolError> {
+        match (arguments_go(&self.method), self.templates.body_type) {
+            (Some(Place::Body), BodyType::Form) => {
+                Ok(Some(("application/x-www-form-urlencoded", fill::form(arguments))))
+            }
+            (Some(Place::Body), BodyType::Json | BodyType::Text) => {
+                let body = serde_json::to_vec(arguments).expect("JSON encodes as JSON");
+                Ok(Some(("application/json", body.into())))
+            }
+            (Some(Place::Query) | None, _) => {
+                fill::refuse_taken(&self.templates, arguments).map_err(ToolError::Failed)?;
+                template::append_query(url, arguments);
+                Ok(None)
+            }
+        }
     }
 }
 

@@ -169,11 +169,12 @@ fn text(arguments: &Arguments, name: &str) -> Result<String, String> {
 }
 
 /// A value as text: a string's content, other JSON as it is written.
-fn plain(value: &RawValue) -> String {
+pub(super) fn plain(value: &RawValue) -> String {
     serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
-fn values(value: &RawValue) -> Vec<String> {
+/// A list as its items, another value as one; nothing, if it is null.
+pub(super) fn values(value: &RawValue) -> Vec<String> {
     match serde_json::from_str::<Vec<Box<RawValue>>>(value.get()) {
         Ok(items) => items.iter().map(|item| plain(item)).collect(),
         Err(_) if value.get() == "null" => Vec::new(),

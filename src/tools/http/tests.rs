@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::config::{Identity, Secret, SentIdentity};
+use crate::config::{Identity, JsonTemplate, QueryValue, Secret, SentIdentity, TextTemplate};
 use crate::net::testing::{Act, nowhere, serve, serve_with};
 use crate::tools::registry::Registry;
 use crate::tools::testing::context;
@@ -45,6 +46,15 @@ impl Endpoint {
     }
 
     fn try_tool(&self, method: Method, path: &str) -> Result<HttpTool, HttpToolError> {
+        self.with_templates(method, path, RequestTemplates::default())
+    }
+
+    fn with_templates(
+        &self,
+        method: Method,
+        path: &str,
+        templates: RequestTemplates,
+    ) -> Result<HttpTool, HttpToolError> {
         let config = HttpToolConfig {
             name: "service".into(),
             description: "A service.".into(),
@@ -52,6 +62,7 @@ impl Endpoint {
             url: format!("http://{}{path}", self.address),
             effect: Effect::Write,
             headers: vec![(HeaderName::from_static("authorization"), Secret::new("Bearer s3cr3t-key"))],
+            templates,
             send_identity: SentIdentity::default(),
             parameters: RawValue::from_string(
                 r#"{"type":"object","properties":{"city":{"type":"string"},
@@ -292,4 +303,41 @@ async fn mistakes_of_the_operator_are_named() {
         let error = endpoint.try_tool(method, path).unwrap_err().0;
         assert!(error.contains(reason) && !error.contains("s3cr3t"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn arguments_go_where_templates_name_them_and_nowhere_else() {
+    let endpoint = Endpoint::start().await;
+    let body = |value: Value| Some(JsonTemplate::parse(value));
+    let query = vec![("q".to_owned(), QueryValue::Template(TextTemplate::parse("{city}")))];
+    let headers = vec![(HeaderName::from_static("x-city"), TextTemplate::parse("{city}"))];
+    let templates = RequestTemplates { headers, query, ..RequestTemplates::default() };
+    // What the URL and the templates do not name goes where it went without them.
+    let tool = endpoint.with_templates(Method::POST, "/a/{city}?k=1", templates.clone()).unwrap();
+    call(&tool, r#"{"city":"a b","n":[]}"#).await.unwrap();
+    let (_, target, headers, sent) = endpoint.last();
+    assert_eq!((&*target, &*sent), ("/a/a%20b?k=1&q=a+b", r#"{"n":[]}"#));
+    assert_eq!(headers["x-city"], "a b");
+    let tool = endpoint.with_templates(Method::POST, "/", templates.clone()).unwrap();
+    call(&tool, r#"{"city":"Oslo","n":[]}"#).await.unwrap();
+    let (_, target, _, sent) = endpoint.last();
+    assert_eq!((&*target, &*sent), ("/?q=Oslo", r#"{"n":[]}"#));
+    let form = RequestTemplates { body_type: BodyType::Form, ..RequestTemplates::default() };
+    let tool = endpoint.with_templates(Method::PUT, "/", form).unwrap();
+    call(&tool, r#"{"city":"a&b"}"#).await.unwrap();
+    let (_, _, headers, sent) = endpoint.last();
+    assert_eq!((headers["content-type"].as_bytes(), &*sent), (&b"application/x-www-form-urlencoded"[..], "city=a%26b"));
+    let whole = RequestTemplates { body: body(json!({"where": "{city}"})), ..RequestTemplates::default() };
+    let tool = endpoint.with_templates(Method::POST, "/", whole).unwrap();
+    let known = endpoint.seen.lock().len();
+    let told = call(&tool, r#"{"city":"Oslo","n":[]}"#).await.unwrap_err();
+    assert_eq!(told, "The argument `n` has no place in the request. Nothing was sent.");
+    assert_eq!(endpoint.seen.lock().len(), known);
+    let tool = endpoint.with_templates(Method::GET, "/", templates).unwrap();
+    let told = call(&tool, r#"{"city":"a\r\nx-admin: 1"}"#).await.unwrap_err();
+    assert!(told.contains("cannot be sent in a header"), "{told}");
+    assert_eq!(endpoint.seen.lock().len(), known);
+    let unknown = RequestTemplates { body: body(json!(["{town}"])), ..RequestTemplates::default() };
+    let error = endpoint.with_templates(Method::POST, "/", unknown).unwrap_err();
+    assert!(error.0.contains("`{town}`, which the parameters do not declare"), "{error}");
 }
