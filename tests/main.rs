@@ -14,6 +14,7 @@ mod conflicts;
 mod connections;
 mod documents;
 mod durability;
+mod egress;
 mod encryption;
 mod fallbacks;
 mod faults;

@@ -52,7 +52,16 @@ impl HttpServer {
         is_recorded: fn(&Request) -> bool,
         handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        Self::start_at("127.0.0.1:0", is_recorded, handler).await
+    }
+
+    /// The same at another address.
+    pub(crate) async fn start_at(
+        address: &str,
+        is_recorded: fn(&Request) -> bool,
+        handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let journal = Journal::default();
         let (record, handler): (Journal<Request>, Arc<Handler>) = (journal.clone(), Arc::new(handler));
