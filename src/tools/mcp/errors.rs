@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
-use crate::tools::mcp::lines::{Line, Lines};
+use crate::tools::mcp::lines::{KEPT_END, Line, Lines};
 use crate::tools::mcp::secrets::Secrets;
 
 /// Most bytes of a line that are kept.
@@ -25,8 +25,12 @@ pub(super) async fn drain(server: String, errors: impl AsyncRead + Unpin, secret
             }
             (since, logged, left_out) = (Instant::now(), 0, 0);
         }
-        let (Line::Whole(text) | Line::TooLong(text)) = line;
-        let text = readable(&text, &secrets);
+        let text = match &line {
+            Line::Whole(text) => text.as_slice(),
+            // Its end may begin in the middle of a secret, which would not be known then.
+            Line::TooLong(ends) => &ends[..KEPT_END.min(ends.len())],
+        };
+        let text = readable(text, &secrets);
         if text.is_empty() {
             continue;
         }
@@ -56,5 +60,7 @@ mod tests {
         let line = b"\x1b[31mfailed with token sk-12345 \xff\r";
         let secrets = Secrets::new(["sk-12345", "a"].map(Secret::new));
         assert_eq!(readable(line, &secrets), "[31mfailed with token *** \u{fffd}");
+        let key = Secrets::new([Secret::new("-----BEGIN KEY-----\nMIIEvSECRET\nLINE2SECRET\n")]);
+        assert_eq!(readable(b"bad key: MIIEvSECRET", &key), "bad key: ***");
     }
 }

@@ -5,7 +5,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How much of the two ends of a line that is too long is kept.
-const KEPT_END: usize = 256;
+pub(super) const KEPT_END: usize = 256;
 
 /// A line, or what is left of one.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,21 +10,28 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::{McpServerConfig, McpTransport, Secret};
+use crate::tools::mcp::auth::Tokens;
 
 /// What stands for a secret.
 const HIDDEN: &str = "***";
 /// Shorter texts stand in many words; they are no secrets that could be kept.
 const SHORTEST: usize = 4;
+/// The shortest line of a secret that is one by itself.
+const SHORTEST_LINE: usize = 8;
 /// The shortest value in the query of an address that counts as a key.
 const SHORTEST_IN_QUERY: usize = 8;
 
 /// The secrets of one server. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Secrets(Arc<[Secret]>);
+pub(super) struct Secrets {
+    fixed: Arc<[Secret]>,
+    /// Those that change while the connection lasts.
+    tokens: Option<Arc<Tokens>>,
+}
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secrets").field(&self.0.len()).finish()
+        f.debug_tuple("Secrets").field(&self.fixed.len()).finish()
     }
 }
 
@@ -45,31 +52,52 @@ impl Secrets {
     /// These, and one more if there is one.
     #[must_use]
     pub(super) fn and(self, more: Option<Secret>) -> Self {
-        if more.is_none() { self } else { Self::new(self.0.iter().cloned().chain(more)) }
+        if more.is_none() { self } else { Self::new(self.fixed.iter().cloned().chain(more)) }
     }
 
-    /// These, the longest first: one may be part of another.
+    /// These, and whichever tokens the server is shown.
+    #[must_use]
+    pub(super) fn and_those_of(self, tokens: Option<Arc<Tokens>>) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// All that count now.
+    fn all(&self) -> Cow<'_, [Secret]> {
+        match &self.tokens {
+            None => Cow::Borrowed(&self.fixed),
+            Some(tokens) => Self::new(self.fixed.iter().cloned().chain(tokens.secrets())).fixed.to_vec().into(),
+        }
+    }
+
+    /// These, the longest first: one may be part of another. Of one that has several lines each line is a secret too, as
+    /// a server may write them one by one.
     pub(super) fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut secrets: Vec<Secret> = secrets.into_iter().filter(|secret| secret.expose().len() >= SHORTEST).collect();
+        let with_lines = secrets.into_iter().flat_map(|secret| {
+            let lines: Vec<_> =
+                secret.expose().lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE).collect();
+            let lines: Vec<_> = if lines.len() > 1 { lines.into_iter().map(Secret::new).collect() } else { Vec::new() };
+            lines.into_iter().chain([secret])
+        });
+        let mut secrets: Vec<Secret> = with_lines.filter(|secret| secret.expose().len() >= SHORTEST).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
-        Self(secrets.into())
+        Self { fixed: secrets.into(), tokens: None }
     }
 
     /// A text without secrets, and without the beginning of one at its end, where the text may have been cut.
     pub(super) fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut hidden = Cow::Borrowed(text);
-        for secret in self.0.iter().map(Secret::expose) {
+        let (all, mut hidden) = (self.all(), Cow::Borrowed(text));
+        for secret in all.iter().map(Secret::expose) {
             if hidden.contains(secret) {
                 hidden = hidden.replace(secret, HIDDEN).into();
             }
         }
-        let cut = self.0.iter().find_map(|secret| beginning_at_end(&hidden, secret.expose()));
+        let cut = all.iter().find_map(|secret| beginning_at_end(&hidden, secret.expose()));
         cut.map_or_else(|| hidden.clone(), |kept| format!("{}{HIDDEN}", &hidden[..kept]).into())
     }
 
     /// The same for all strings of a value, the names of members included.
     pub(super) fn hide_in(&self, value: &mut Value) {
-        if self.0.is_empty() {
+        if self.fixed.is_empty() && self.tokens.is_none() {
             return;
         }
         match value {

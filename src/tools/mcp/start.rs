@@ -79,7 +79,7 @@ async fn open(
     authorization: Authorization,
 ) -> Result<Connection, Fault> {
     let most = usize::try_from(config.max_response).unwrap_or(usize::MAX);
-    let secrets = Secrets::of(config).and(authorization.secret());
+    let secrets = Secrets::of(config).and(authorization.secret()).and_those_of(authorization.tokens());
     match &config.transport {
         McpTransport::Stdio(command) => {
             let stdio = start_process(config, command, most, tasks)?;

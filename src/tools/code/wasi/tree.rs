@@ -13,6 +13,8 @@ use super::errno::Errno;
 pub const MAX_PATH: usize = 512;
 /// Longest name in a path, in bytes.
 const MAX_NAME: usize = 255;
+/// A file as short as this keeps what memory it has.
+const LEAST_KEPT: usize = 256;
 /// Most files and directories.
 const MAX_ENTRIES: usize = 4096;
 
@@ -188,7 +190,12 @@ impl Tree {
         } else {
             self.used -= before - length;
         }
-        contents.borrow_mut().resize(length, 0);
+        let mut contents = contents.borrow_mut();
+        contents.resize(length, 0);
+        // Room that was given back must not keep memory: a program could grow and cut one file after another.
+        if contents.capacity() > 2 * length.max(LEAST_KEPT) {
+            contents.shrink_to(length);
+        }
         Ok(())
     }
 
@@ -249,4 +256,28 @@ fn parent(path: &str) -> Option<&str> {
 
 fn within(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_cut_keep_no_memory() {
+        const ROOM: usize = 1 << 20;
+        let (mut tree, bytes) = (Tree::new(&["tmp"], "code", ROOM), vec![7; ROOM]);
+        let files: Vec<Contents> = (0..64)
+            .map(|number| {
+                let contents = Contents::default();
+                tree.write(&contents, 0, &bytes).unwrap();
+                tree.resize(&contents, number % 2).unwrap();
+                if number % 2 == 1 {
+                    tree.resize(&contents, 0).unwrap();
+                }
+                contents
+            })
+            .collect();
+        let kept: usize = files.iter().map(|contents| contents.borrow().capacity()).sum();
+        assert!(kept <= ROOM, "{kept} bytes");
+    }
 }

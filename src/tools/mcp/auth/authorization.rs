@@ -52,6 +52,14 @@ impl Authorization {
         }
     }
 
+    /// The tokens that change from request to request.
+    pub(in crate::tools::mcp) fn tokens(&self) -> Option<Arc<Tokens>> {
+        match self {
+            Self::Token(tokens) => Some(tokens.clone()),
+            Self::Nothing | Self::Header(..) => None,
+        }
+    }
+
     /// What the next request shows.
     pub(in crate::tools::mcp) async fn shown(&self) -> Result<Shown, NoToken> {
         match self {

@@ -304,6 +304,23 @@ async fn a_token_is_asked_for_once_and_again_once_the_server_refuses_it() {
 }
 
 #[tokio::test]
+async fn tokens_that_a_server_quotes_are_told_to_no_model_and_no_log() {
+    let token = |number| {
+        let body = format!(
+            r#"{{"access_token":"secret-token-{number}","token_type":"Bearer","expires_in":9223372036854775807}}"#
+        );
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ";
+        Some(format!("{head}{}\r\n\r\n{body}", body.len()))
+    };
+    let issuer = Issuer::start("", token).await;
+    let house = House::start(&["Bearer secret-token-1"], &["--quoted", "secret-token-1"]).await;
+    let (_servers, server) = tried(&house.config(None, issuer.access())).await;
+    let answer = call_in(&server, "test__quote", json!({}), context(SOON)).await;
+    assert_eq!(answer.text(), "with ***");
+    assert_eq!(call_in(&server, "test__echo", json!({"text": "hush"}), context(SOON)).await.text(), "***");
+}
+
+#[tokio::test]
 async fn a_token_is_replaced_before_its_end() {
     let issuer = Issuer::start(r#","expires_in":1"#, |_| None).await;
     let house = House::start(&["Bearer t1", "Bearer t2", "Bearer t3", "Bearer t4"], &[]).await;

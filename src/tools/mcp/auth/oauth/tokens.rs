@@ -1,5 +1,6 @@
 //! The token that counts now, asked for once by however many calls.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ use crate::config::{Grant, OAuthConfig, Secret};
 const AHEAD: Duration = Duration::from_secs(60);
 /// How long nothing is asked for after a failure.
 const REST: Duration = Duration::from_secs(2);
+/// The longest that a token counts, whatever its authorization server says: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// So many of the last tokens are known to be secrets, those that were replaced too.
+const KNOWN: usize = 8;
 /// How long it is believed where tokens are given.
 const BELIEVE: Duration = Duration::from_secs(3_600);
 
@@ -39,6 +44,8 @@ pub(in crate::tools::mcp) struct Tokens {
     web: AuthWeb,
     tasks: TaskTracker,
     current: Mutex<Option<Token>>,
+    /// The last tokens of either kind.
+    known: Mutex<VecDeque<Secret>>,
     /// Held while a token is asked for.
     asking: Arc<tokio::sync::Mutex<Asking>>,
 }
@@ -77,8 +84,22 @@ impl Tokens {
             web,
             tasks,
             current: Mutex::default(),
+            known: Mutex::new(asking.refresh_token.iter().cloned().collect()),
             asking: Arc::new(tokio::sync::Mutex::new(asking)),
         })
+    }
+
+    /// What must not be told of all this.
+    pub(in crate::tools::mcp) fn secrets(&self) -> Vec<Secret> {
+        self.known.lock().iter().chain(&self.config.client_secret).cloned().collect()
+    }
+
+    fn keep_secret(&self, token: &Secret) {
+        let mut known = self.known.lock();
+        if known.len() == KNOWN {
+            known.pop_front();
+        }
+        known.push_back(token.clone());
     }
 
     /// The token that counts now.
@@ -134,7 +155,8 @@ impl Tokens {
             Ok(granted) => {
                 asking.failed = None;
                 let now = Instant::now();
-                let ends = granted.expires_in.map(|lasts| (now + lasts - AHEAD.min(lasts / 10), now + lasts));
+                let lasts = granted.expires_in.map(|lasts| lasts.min(LONGEST));
+                let ends = lasts.map(|lasts| (now + lasts - AHEAD.min(lasts / 10), now + lasts));
                 *self.current.lock() = Some(Token { value: granted.token.clone(), ends });
                 Ok(granted.token)
             }
@@ -172,6 +194,7 @@ impl Tokens {
         };
         let answer = self.web.post(&endpoint.url, request.body(), request.authorization()).await?;
         let granted = read(answer.status, &answer.body)?;
+        self.keep_secret(&granted.token);
         if asking.refresh_token.is_some()
             && let Some(next) = &granted.refresh_token
             && asking.refresh_token.as_ref() != Some(next)
@@ -180,6 +203,7 @@ impl Tokens {
                 host = self.server.host_str(),
                 "an authorization server replaced a refresh token: this process goes on with the new one, and others cannot"
             );
+            self.keep_secret(next);
             asking.refresh_token = Some(next.clone());
         }
         Ok(granted)
