@@ -151,6 +151,12 @@ async fn what_is_sent_as_decisions_is_checked() {
             json!({"approvals": [{"call_id": call, "decision": "approve", "arguments": {"note": 1}}]}),
             "approvals[0].arguments",
         ),
+        (json!({"approvals": [{"call_id": call, "decision": "approve", "arguments": null}]}), "approvals[0].arguments"),
+        (json!({"approvals": [{"call_id": call, "decision": "deny", "result": null}]}), "approvals[0].result"),
+        (
+            json!({"approvals": [{"call_id": call, "decision": "approve", "result": "x".repeat(60_000)}]}),
+            "approvals[0].result",
+        ),
         (
             json!({"approvals": [{"call_id": call, "decision": "approve"}, {"call_id": call, "decision": "deny"}]}),
             "approvals[1].call_id",
@@ -165,6 +171,30 @@ async fn what_is_sent_as_decisions_is_checked() {
     let denied = post(&server, "lg_ops", &path, &decision).await.ok();
     assert_eq!(denied["choices"][0]["message"]["content"], "so be it");
     assert!(tools.calls().is_empty());
+}
+
+#[tokio::test]
+async fn approvers_whose_clients_name_their_requests_alike_each_count() {
+    let redis = RedisServer::start().await;
+    let upstream = Upstream::start([Reply::calls("book", &json!({})), Reply::says("booked")]).await;
+    let tools = ToolServer::start([]).await;
+    let second = "[keys.boss]\ntenant = \"acme\"\nkey_env = \"BOSS\"\nscopes = [\"approvals\"]\n[agents.default.approval]\napprovals = 2\n";
+    let agents = "[agents.default]\ntools = [\"book\"]\n";
+    let config = [&upstream.config(), &tools.config("book", "write"), agents, KEYS, second].concat();
+    let builder = TestServer::builder(&config).env("WEB", "lg_web").env("OPS", "lg_ops").env("BOSS", "lg_boss");
+    let server = builder.store(&redis.url()).start().await;
+    let asked = post(&server, "lg_web", "/v1/agent/completions", &chat()).await.ok();
+    let call = asked["agent"]["required_action"]["calls"][0]["call_id"].clone();
+    let path = format!("/v1/runs/{}/approvals", asked["agent"]["run_id"].as_str().unwrap());
+    let body = json!({"approvals": [{"call_id": call, "decision": "approve"}]});
+    let approve = async |key: &str| {
+        let request = server.json(&path, &body).bearer_auth(key).header("idempotency-key", "approve-the-call");
+        server.send(request).await.ok()
+    };
+    assert_eq!(approve("lg_ops").await["agent"]["status"], "requires_action");
+    assert_eq!(approve("lg_ops").await["agent"]["status"], "requires_action", "it is the same request");
+    assert_eq!(approve("lg_boss").await["agent"]["status"], "completed");
+    assert_eq!(tools.calls().len(), 1);
 }
 
 /// How many bytes of data the server holds.

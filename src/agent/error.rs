@@ -185,7 +185,7 @@ pub enum ApprovalError {
     #[error("run {0} has no call {1} that could be approved")]
     NoSuchCall(RunId, CallId),
     /// The call is decided, or needs no approval.
-    #[error("the call {0} waits for no approval: it was decided before, or needs none")]
+    #[error("the call {0} waits for no approval: it was decided before, needs none, or is the client's to answer")]
     Decided(CallId),
     /// The call was approved too late.
     #[error("the call {0} is no longer to be approved: its time is up, and it is denied")]

@@ -43,7 +43,9 @@ pub async fn decide(
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
     let decided = read_approvals(text)?;
-    let key = identity.chosen_key(&format!("runs/{id}/approvals"), &caller, text)?;
+    // Of several approvers each decides for itself, under whichever name its client gives the request.
+    let by = caller.key_name.as_deref().unwrap_or_default();
+    let key = identity.chosen_key(&format!("runs/{id}/approvals/{by}"), &caller, text)?;
     let shape = ResponseShape {
         stream: decided.stream,
         events: EventsMode::Native,

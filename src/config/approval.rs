@@ -1,11 +1,16 @@
 //! `[agents.NAME.approval]`: how calls are approved that a policy asks for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::agent::AgentConfig;
+use super::caller::KeyConfig;
 use super::quantity::seconds;
 use super::reader::Section;
+use super::scope::Scope;
 use super::value::Word;
 use crate::types::approval::{ApprovalMode, ApprovalTerms};
+use crate::types::pattern::matches;
 
 impl ApprovalTerms {
     pub(super) fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
@@ -41,6 +46,28 @@ impl ApprovalTerms {
         );
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         Self { mode, timeout_ms, needed, approvers, separate }
+    }
+}
+
+/// Refuses terms of agents that no approval could meet: their runs would wait in vain.
+pub(super) fn check(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>, keys: &[KeyConfig]) {
+    for (name, agent) in agents {
+        let terms = &agent.approval;
+        let is_default = terms.needed <= 1 && terms.approvers.is_empty() && !terms.separate;
+        if is_default || terms.mode == ApprovalMode::Deny {
+            continue;
+        }
+        let may = |key: &&KeyConfig| {
+            let is_named =
+                terms.approvers.is_empty() || terms.approvers.iter().any(|pattern| matches(pattern, &key.name));
+            is_named && key.scopes.contains(Scope::Approvals)
+        };
+        let (able, needed) =
+            (keys.iter().filter(may).count(), usize::try_from(terms.needed).unwrap_or(usize::MAX).max(1));
+        if able < needed {
+            let what = format!("needs approvals by {needed} keys, and {able} keys may give them");
+            return root.refuse_outside(&format!("agents.{name}.approval"), what);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
+use super::approval;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
@@ -189,6 +190,7 @@ impl Settings {
             keys.push(key);
             Some(())
         });
+        approval::check(root, &agents, &keys);
         let (file, values) = (None, Values::default());
         Self {
             server,

@@ -79,6 +79,9 @@ pub struct Approval {
     /// The result that the caller gave, in place of the tool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// The claim of the key under which the decision was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// Whether others must approve the call as well, so that it goes on waiting.
     #[serde(default, skip_serializing_if = "is_default")]
     pub awaits_others: bool,

@@ -160,6 +160,15 @@ pub enum Event {
 }
 
 impl Event {
+    /// The claim of the key of the request that it came with, to a run that waited.
+    #[must_use]
+    pub fn claim(&self) -> Option<&str> {
+        if let Self::RunResumed { leg: Some(leg) } = self {
+            return leg.claim.as_deref();
+        }
+        if let Self::ApprovalResolved(approval) = self { approval.claim.as_deref() } else { None }
+    }
+
     /// Whether clients see it and it takes a number.
     #[must_use]
     pub fn is_public(&self) -> bool {

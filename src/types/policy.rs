@@ -134,6 +134,15 @@ impl Policy {
         (!layers.is_empty()).then(|| Arc::new(Self { layers, approval }))
     }
 
+    /// How many bytes it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let rules = |layer: &Layer| {
+            [&layer.allow, &layer.ask, &layer.deny].into_iter().flatten().map(Rule::bytes).sum::<usize>()
+        };
+        self.layers.iter().map(|layer| rules(layer)).sum()
+    }
+
     /// What becomes of this call.
     #[must_use]
     pub fn judge(&self, call: Judged<'_>) -> Ruling {
@@ -256,6 +265,15 @@ impl Rule {
         Self { tool: tool.into(), ..Self::default() }
     }
 
+    /// How many bytes it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let patterns = self.arguments.iter().map(|(path, patterns)| {
+            path.len() + patterns.iter().map(|pattern| pattern.len() + size_of::<String>()).sum::<usize>()
+        });
+        size_of::<Self>() + self.tool.len() + patterns.sum::<usize>() + self.reason.as_ref().map_or(0, String::len)
+    }
+
     /// Whether it names this call. Of a member that has several values, `all` must match, or one. Arguments that cannot be
     /// read are named by every rule but those that ask for `all`: a rule that allows must be certain.
     fn names(&self, tool: &str, arguments: &Arguments<'_>, all: bool) -> bool {
@@ -268,6 +286,7 @@ impl Rule {
             let (mut count, mut matching) = (0, 0);
             visit(value, path, &mut |found| {
                 count += 1;
+                let Some(found) = found else { return };
                 let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
                 matching += usize::from(patterns.iter().any(|pattern| matches(pattern, &text)));
             });
@@ -276,8 +295,9 @@ impl Rule {
     }
 }
 
-/// Visits the values at a path of members, of every element where a list stands on the way or at its end.
-fn visit(value: &Value, path: &str, found: &mut impl FnMut(&Value)) {
+/// Visits the values at a path of members, of every element where a list stands on the way or at its end; `None` stands for
+/// an element that does not have the path.
+fn visit(value: &Value, path: &str, found: &mut impl FnMut(Option<&Value>)) {
     if let Value::Array(elements) = value {
         for element in elements {
             visit(element, path, found);
@@ -285,17 +305,19 @@ fn visit(value: &Value, path: &str, found: &mut impl FnMut(&Value)) {
         return;
     }
     if path.is_empty() {
-        return found(value);
+        return found(Some(value));
     }
-    let Value::Object(members) = value else { return };
-    // A member's name may have a dot.
-    if let Some(member) = members.get(path) {
-        return visit(member, "", found);
+    let Value::Object(members) = value else { return found(None) };
+    // A member's name may have a dot, and both may be there.
+    let literal = members.get(path);
+    let nested = path.split_once('.').and_then(|(first, rest)| Some((members.get(first)?, rest)));
+    if let Some(member) = literal {
+        visit(member, "", found);
     }
-    if let Some((first, rest)) = path.split_once('.')
-        && let Some(member) = members.get(first)
-    {
-        visit(member, rest, found);
+    match nested {
+        Some((member, rest)) => visit(member, rest, found),
+        None if literal.is_none() => found(None),
+        None => {}
     }
 }
 

@@ -113,6 +113,7 @@ impl Decider<'_> {
             reason: asked.reason.clone(),
             arguments: asked.arguments.clone().filter(|arguments| *arguments != request.call.arguments),
             result: asked.result.clone(),
+            claim: self.new.claim.as_ref().map(|claim| claim.name.clone()),
             awaits_others: is_approved && approvals < terms.needed,
         })
     }

@@ -117,7 +117,9 @@ impl Admission {
         // Since when the claim has had this version.
         let mut seen = (0, Instant::now());
         while let Some((claim, version)) = self.read_claim(partition).await? {
-            let state = self.target_state(tenant, &claim.target).await?;
+            let state = self
+                .target_state(tenant, &claim.target, (key.kind == RequestKeyKind::Key).then_some(&key.name))
+                .await?;
             if seen.0 != version {
                 seen = (version, Instant::now());
             }
@@ -136,8 +138,14 @@ impl Admission {
         Ok(Earlier::Absent)
     }
 
-    /// Reads the state of a claim's target.
-    pub(super) async fn target_state(&self, tenant: &Tenant, target: &Target) -> Result<TargetState, Unavailable> {
+    /// Reads the state of a claim's target. A run that was there before has only gone on with the claim's request if its log
+    /// says so, where the caller chose the key: between two tries of a request, others may have gone on with the run.
+    pub(super) async fn target_state(
+        &self,
+        tenant: &Tenant,
+        target: &Target,
+        chosen: Option<&String>,
+    ) -> Result<TargetState, Unavailable> {
         let (id, session, after) = match target {
             Target::Run { id, session, after } => (id, session, *after),
             Target::Session { id } => {
@@ -149,6 +157,11 @@ impl Admission {
         let Some(head) = self.ledger.head(&partition, id).await? else { return Ok(TargetState::Missing) };
         let Some(last) = self.ledger.last_record(&partition, id).await? else { return Ok(TargetState::Missing) };
         if last.seq <= after {
+            return Ok(TargetState::Untouched);
+        }
+        if let Some(claim) = chosen.filter(|_| after > 0)
+            && !self.ledger.is_recorded(&partition, id, after, claim).await?
+        {
             return Ok(TargetState::Untouched);
         }
         Ok(match head.status {

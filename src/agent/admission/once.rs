@@ -78,7 +78,7 @@ impl Admission {
             Err(error) => error,
         };
         // The run of another request with the same claim may be the reason why this one is refused.
-        match self.target_state(&new.tenant, &held.claim.target).await? {
+        match self.target_state(&new.tenant, &held.claim.target, new.claim.as_ref().map(|claim| &claim.name)).await? {
             TargetState::Live => return self.join(new, &held.claim.target, false).await.map(Some),
             TargetState::Complete { .. } => return self.join(new, &held.claim.target, true).await.map(Some),
             TargetState::Missing | TargetState::Untouched => {}

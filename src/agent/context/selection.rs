@@ -116,6 +116,14 @@ impl Key {
         Self { version, agent: agent.into(), asked: asked.map(Into::into), always: always.into(), most, policy }
     }
 
+    /// How many bytes it keeps, about. A request chooses much of it.
+    fn bytes(&self) -> u32 {
+        let lists = [&self.agent, &self.always].into_iter().chain(&self.asked);
+        let texts: usize = lists.flat_map(|list| list.iter()).map(|text| text.len() + size_of::<String>()).sum();
+        let policy = self.policy.as_ref().map_or(0, |policy| policy.bytes());
+        u32::try_from(texts + policy).unwrap_or(u32::MAX)
+    }
+
     fn is(&self, patterns: &Patterns<'_>, version: u64) -> bool {
         let Self { agent, asked, always, most, policy, version: own } = self;
         let policy = policy.as_ref();
@@ -184,7 +192,9 @@ impl Default for Selections {
         Self {
             by_patterns: Cache::builder()
                 .max_capacity(MAX_KEPT)
-                .weigher(move |_, selection: &Arc<Selection>| weight(&selection.servers))
+                .weigher(move |_, selection: &Arc<Selection>| {
+                    weight(&selection.servers).saturating_add(selection.key.bytes())
+                })
                 .build(),
             by_offer: Cache::builder()
                 .max_capacity(MAX_KEPT)

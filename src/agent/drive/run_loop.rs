@@ -85,7 +85,9 @@ pub async fn discard_step(driver: &mut Driver, reason: DiscardReason) -> Result<
 /// Says of calls that a crash interrupted and that must not be repeated that their outcome is unknown.
 fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>) {
     for call in calls {
-        driver.finish_call(&call, interrupted(Effect::Write, ""));
+        let mut outcome = interrupted(Effect::Write, "");
+        steps::settle_result::tell_of_change(driver, &call, &mut outcome);
+        driver.finish_call(&call, outcome);
     }
 }
 

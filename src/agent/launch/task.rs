@@ -254,6 +254,8 @@ fn watcher(
         abandoned: signals.abandoned.clone(),
         tail: recorder.tail().clone(),
         grace: match spec.options.on_disconnect {
+            // Who decides need not stay, and when the time of its calls runs out no client is there at all.
+            OnDisconnect::Cancel if recorder.run().was_decided() => None,
             OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
             OnDisconnect::Continue => None,
         },

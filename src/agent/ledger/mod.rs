@@ -118,6 +118,25 @@ impl Ledger {
         Ok(page.entries.first().map(|entry| log::decode(entry)).transpose()?)
     }
 
+    /// Whether a run recorded something of this claim beyond that number.
+    pub(super) async fn is_recorded(
+        &self,
+        partition: &Partition,
+        run: &RunId,
+        after: u64,
+        claim: &str,
+    ) -> Result<bool, ReadError> {
+        let mut pages = pin!(log_pages(&*self.store, partition, keys::events(run), after..u64::MAX, PAGE));
+        while let Some(page) = pages.try_next().await? {
+            for entry in &page {
+                if log::decode(entry)?.event.claim() == Some(claim) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// How a run ended or why it waits; `None` while its log does not end so.
     pub(super) async fn outcome(&self, partition: &Partition, id: &RunId) -> Result<Option<Outcome>, Unavailable> {
         match self.last_record(partition, id).await?.map(|record| record.event) {

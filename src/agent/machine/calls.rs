@@ -24,7 +24,8 @@ pub(super) struct OpenCall {
 /// What was decided of a call before it is made.
 #[derive(Debug, Clone)]
 enum Ruling {
-    Allowed,
+    /// It is made, without an approval or after one.
+    Allowed { is_approved: bool },
     /// It waits for an approval.
     Asked(Waiting),
     /// It is answered so, and is not made.
@@ -90,11 +91,15 @@ impl OpenCall {
 
     /// Allows the call, with other arguments if these are given.
     pub(super) fn allow(&mut self, arguments: Option<&String>) {
+        self.rule_allowed(arguments, false);
+    }
+
+    fn rule_allowed(&mut self, arguments: Option<&String>, is_approved: bool) {
         if let Some(arguments) = arguments {
             self.call.arguments.clone_from(arguments);
             self.is_changed = true;
         }
-        self.ruling = Some(Ruling::Allowed);
+        self.ruling = Some(Ruling::Allowed { is_approved });
     }
 
     /// Lets the call wait for an approval.
@@ -112,7 +117,7 @@ impl OpenCall {
         }
         match approval.answer() {
             Some(outcome) => self.ruling = Some(Ruling::Answered(Box::new(outcome))),
-            None => self.allow(approval.arguments.as_ref()),
+            None => self.rule_allowed(approval.arguments.as_ref(), true),
         }
     }
 
@@ -120,7 +125,7 @@ impl OpenCall {
     pub(super) fn approval_request(&self) -> Option<&ApprovalRequest> {
         match &self.ruling {
             Some(Ruling::Asked(waiting)) if self.state == CallState::Pending => Some(&waiting.request),
-            Some(Ruling::Asked(_) | Ruling::Allowed | Ruling::Answered(_)) | None => None,
+            Some(Ruling::Asked(_) | Ruling::Allowed { .. } | Ruling::Answered(_)) | None => None,
         }
     }
 
@@ -128,7 +133,7 @@ impl OpenCall {
     pub(super) fn approved_by(&self) -> &[Option<String>] {
         match &self.ruling {
             Some(Ruling::Asked(waiting)) => &waiting.approved_by,
-            Some(Ruling::Allowed | Ruling::Answered(_)) | None => &[],
+            Some(Ruling::Allowed { .. } | Ruling::Answered(_)) | None => &[],
         }
     }
 
@@ -136,7 +141,7 @@ impl OpenCall {
     pub(super) fn decided_answer(&self) -> Option<&ToolOutcome> {
         match &self.ruling {
             Some(Ruling::Answered(outcome)) => Some(outcome),
-            Some(Ruling::Asked(_) | Ruling::Allowed) | None => None,
+            Some(Ruling::Asked(_) | Ruling::Allowed { .. }) | None => None,
         }
     }
 
@@ -181,7 +186,8 @@ impl OpenCall {
         };
     }
 
-    /// Applies the caller's decision, if the caller was asked.
+    /// Applies the caller's decision, if the caller was asked. An approval was one of the call that was made: it is asked
+    /// for again before the call is repeated.
     pub(super) fn decide(&mut self, decision: Decision) {
         let CallState::Asked(outcome) = &self.state else { return };
         self.state = match decision {
@@ -189,6 +195,7 @@ impl OpenCall {
             Decision::Retry => {
                 self.dispatched_before += 1 + self.interrupted;
                 self.interrupted = 0;
+                self.ruling.take_if(|ruling| matches!(ruling, Ruling::Allowed { is_approved: true }));
                 CallState::Pending
             }
         };

@@ -54,7 +54,7 @@ impl Run {
             Event::BudgetWarning { owner: BudgetOwner::Run, kind, .. } => self.warned.push(*kind),
             Event::CallAllowed { call_id, arguments } => self.change(call_id, |open| open.allow(arguments.as_ref())),
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
-            Event::ApprovalResolved(approval) => self.change(&approval.call_id, |open| open.resolve(approval)),
+            Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => {
                 self.change(&call.id, |open| open.state = CallState::Started(*effect));
             }

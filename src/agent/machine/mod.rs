@@ -96,6 +96,8 @@ pub struct Run {
     resumes: u32,
     /// Whether the replica that drove it last left it by order.
     handed_off: bool,
+    /// Whether calls of it waited for an approval and were decided, or their time ran out.
+    was_decided: bool,
     context: ContextEstimate,
     last_turn: Turn,
     /// What the model said in paused turns of the answer that it is giving.
@@ -181,6 +183,7 @@ impl Run {
             empty: 0,
             resumes: 0,
             handed_off: false,
+            was_decided: false,
             context,
             last_turn: Turn::default(),
             paused: Vec::new(),
@@ -341,6 +344,12 @@ impl Run {
     #[must_use]
     pub fn was_handed_off(&self) -> bool {
         self.handed_off
+    }
+
+    /// Whether calls of it waited for an approval and were decided, or their time ran out: then it needs no reader.
+    #[must_use]
+    pub fn was_decided(&self) -> bool {
+        self.was_decided
     }
 
     /// How many model calls counted.

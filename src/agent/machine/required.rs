@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::calls::{CallState, OpenCall};
-use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
 use crate::types::outcome::RequiredCall;
 use crate::types::{CallId, StopReason, ToolOutcome};
 
@@ -58,6 +58,13 @@ impl Run {
     #[must_use]
     pub fn is_call(&self, call: &CallId) -> bool {
         self.calls.iter().any(|open| open.call.id == *call)
+    }
+
+    /// Applies what was decided of a call that waits for an approval.
+    pub(super) fn decide(&mut self, approval: &Approval) {
+        self.was_decided = true;
+        let decided = self.calls.iter_mut().filter(|open| open.call.id == approval.call_id);
+        decided.for_each(|open| open.resolve(approval));
     }
 
     /// Whether the call is made with other arguments than the model wrote.

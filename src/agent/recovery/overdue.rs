@@ -117,6 +117,7 @@ impl Recovery {
             reason: None,
             arguments: None,
             result: None,
+            claim: None,
             awaits_others: false,
         };
         let approvals: Vec<_> = idle.run().approval_requests().map(expired).collect();

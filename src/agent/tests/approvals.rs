@@ -4,19 +4,25 @@ mod any_order;
 mod policies;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::link::Link;
+use super::replicas::shared;
 use super::support::{Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::error::{ApprovalError, Field, StartError};
+use crate::agent::ledger::{keys, log};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::{ApprovalPatch, CallApproval, NewRun};
 use crate::store::Store;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::types::approval::{ApprovalDecision, ApprovalMode, ApprovalTerms};
 use crate::types::clock::now_ms;
 use crate::types::policy::{Layer, LayerOwner, Rule};
-use crate::types::run::OnConflict;
+use crate::types::run::{OnConflict, OnDisconnect};
 use crate::types::{
     CallId, Effect, Event, Message, Outcome, Record, RunId, RunStatus, SessionId, StopReason, Tenant, ToolCall,
 };
@@ -228,6 +234,59 @@ async fn what_nobody_decides_in_time_is_denied_and_the_run_goes_on() {
     assert!(agent.journal.lock().is_empty());
     let late = refusal(&agent, &run, vec![approve(&calls(&waits)[0].id)]).await;
     assert!(matches!(late, StartError::NotWaiting(_)), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_calls_were_decided_goes_on_without_a_reader() {
+    for expires in [true, false] {
+        let turns = vec![Say::Calls("", vec![("echo", ONE)]), Say::Late(5_000, Box::new(Say::Text(&["done"])))];
+        let agent = replica(&memory(), turns);
+        let mut new = asking();
+        new.options.on_disconnect = OnDisconnect::Cancel;
+        new.options.reconnect_grace_ms = 1_000;
+        let (run, waits) = waiting(&agent, new).await;
+        if expires {
+            agent.rooms.recovery.do_what_is_due(u64::MAX).await.unwrap();
+        } else {
+            drop(agent.start(deciding(&run, vec![approve(&calls(&waits)[0].id)]), None).await.unwrap());
+        }
+        while status(&agent, &run).await == RunStatus::InProgress {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(status(&agent, &run).await, RunStatus::Completed, "expires: {expires}");
+    }
+}
+
+/// Of a denial that was sent while its replica died, a repetition is only told what was recorded, whatever others have
+/// decided meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_decision_is_not_acknowledged_because_another_was_made() {
+    for dies_at in 1..8 {
+        let store = shared();
+        let turns = vec![Say::Calls("", vec![("echo", ONE), ("echo", TWO)]), Say::Text(&["done"])];
+        let first = replica(&store, turns.clone());
+        let (run, waits) = waiting(&first, NewRun { session: None, ..asking() }).await;
+        let [one, two] = [0, 1].map(|place| calls(&waits)[place].id.clone());
+        let count = AtomicUsize::new(0);
+        let dying = Faulty::new(Link::to(&store), move |_| {
+            let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
+            if nth == dies_at { Fate::DiesBefore } else { Fate::Happens }
+        });
+        let dying = replica(&(dying as Arc<dyn Store>), turns.clone());
+        let key = RequestKey { name: "denial".into(), fingerprint: "f".into(), kind: RequestKeyKind::Key };
+        let deny = || deciding(&run, vec![decision(&one, ApprovalDecision::Deny)]);
+        let _ = tokio::time::timeout(Duration::from_secs(60), dying.start(deny(), Some(&key))).await;
+        let other = replica(&store, turns);
+        decide(&other, &run, vec![approve(&two)]).await.unwrap();
+        let told = other.start(deny(), Some(&key)).await;
+        let partition = keys::run_partition(&Tenant::default_tenant(), None, &run);
+        let page = store.read_log(&partition, &keys::events(&run), 0, 10_000).await.unwrap();
+        let is_recorded = page.entries.iter().any(|entry| match log::decode(entry).unwrap().event {
+            Event::ApprovalResolved(approval) => approval.call_id == one && approval.decision == ApprovalDecision::Deny,
+            _ => false,
+        });
+        assert!(is_recorded || told.is_err(), "{dies_at}: it is told that its denial counts");
+    }
 }
 
 async fn status(agent: &TestAgent, run: &RunId) -> RunStatus {

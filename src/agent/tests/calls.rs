@@ -10,11 +10,13 @@ use serde_json::value::RawValue;
 
 use super::fencing::records;
 use super::support::{Echo, Say, TestAgent, outcome, request, watch};
-use crate::agent::NewRun;
+use crate::agent::{CallApproval, NewRun};
 use crate::llm::openai::messages::json;
 use crate::store::faulty::{Fate, Faulty};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::approval::ApprovalDecision;
 use crate::types::event::Decision;
+use crate::types::policy::{Layer, Rule};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{CallId, Effect, Event, Message, Record, RunStatus, StopReason, Tenant, ToolOutcome};
@@ -292,6 +294,48 @@ async fn a_call_that_was_to_be_repeated_is_not_said_not_to_have_been_made_when_i
     assert_eq!(workshop.calls.lock().len(), 3, "the second one is not made again");
     let last = results(&records).pop().unwrap();
     assert!(last.ending == CallEnding::Lost && last.text().contains("took effect is unknown"), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_needs_an_approval_is_not_repeated_without_another_one() {
+    for (decision, calls, told) in [
+        (ApprovalDecision::Approve, 2, "done"),
+        (
+            ApprovalDecision::Deny,
+            1,
+            "was not made again. The call was not made: it was denied. Whether it took effect is unknown",
+        ),
+    ] {
+        let workshop = Workshop::default().with("w", Effect::Write, &[Does::Lose]);
+        let agent = workshop.agent(&["w"]);
+        let layer = Layer { ask: vec![Rule::of("w")], ..Layer::default() };
+        let new = NewRun { policy: Some(Arc::new(layer)), ..asking(OnUnknownOutcome::Ask) };
+        let id = outcome(&run(&agent, new).await).required_calls[0].call.id.clone();
+        let named = id.run().unwrap();
+        let decide = |decision| {
+            let (call, none) = (id.clone(), None::<String>);
+            let approval = CallApproval { call, decision, digest: None, reason: None, arguments: None, result: none };
+            NewRun::deciding(Tenant::default_tenant(), named.clone(), vec![approval])
+        };
+        let lost = outcome(&run(&agent, decide(ApprovalDecision::Approve)).await);
+        assert_eq!((lost.reason, workshop.calls.lock().len()), (StopReason::OutcomeAsked, 1));
+        let retry = NewRun {
+            run: Some(named.clone()),
+            answered: vec![id.clone()],
+            messages: vec![Message::tool(&id, "retry")],
+            decisions: vec![(id.clone(), Decision::Retry)],
+            ..request()
+        };
+        let again = outcome(&run(&agent, retry).await);
+        assert_eq!((again.reason, workshop.calls.lock().len()), (StopReason::Approval, 1), "it is asked for again");
+        let records = run(&agent, decide(decision)).await;
+        // Without another attempt the outcome stays unknown, and the caller is asked once more.
+        let is_denied = decision == ApprovalDecision::Deny;
+        let reason = if is_denied { StopReason::OutcomeAsked } else { StopReason::Done };
+        assert_eq!((outcome(&records).reason, workshop.calls.lock().len()), (reason, calls));
+        let last = results(&records).pop().unwrap();
+        assert!(last.text().contains(told), "{last:?}");
+    }
 }
 
 /// Answers after two waits of a second, the second of which begins when the first is seen to be over.

@@ -78,6 +78,7 @@ fn arguments_are_named_by_path_and_pattern_wherever_they_stand() {
     assert!(!is_denied(denies("command", "*"), "{}"), "there is none");
     assert!(is_denied(denies("to.host", "*.local"), r#"{"to":[{"host":"a"},{"host":"b.local"}]}"#));
     assert!(is_denied(denies("a.b", "1"), r#"{"a.b":1}"#));
+    assert!(is_denied(denies("a.b", "1"), r#"{"a.b":2,"a":{"b":1}}"#), "one does not hide the other");
     assert!(is_denied(denies("", "1"), "[1]"));
     assert!(is_denied(denies("command", "x"), "{broken"), "what cannot be read is not let through");
 }
@@ -90,6 +91,15 @@ fn a_rule_that_allows_must_name_all_values() {
     assert_eq!(of(r#"{"files":["docs/a","etc/b"]}"#), Verdict::Deny);
     assert_eq!(of(r#"{"files":[]}"#), Verdict::Deny);
     assert_eq!(of("{broken"), Verdict::Deny);
+    let layer = Layer { mode: Mode::Deny, allow: vec![rule("mail", &[("to.host", "*.ok")])], ..Layer::default() };
+    let of = |arguments| verdict(layer.clone(), "mail", arguments);
+    assert_eq!(of(r#"{"to":[{"host":"a.ok"},{"host":"b.ok"}]}"#), Verdict::Allow);
+    assert_eq!(
+        of(r#"{"to":[{"host":"a.ok"},{"addr":"evil"}]}"#),
+        Verdict::Deny,
+        "an element without a host is not named"
+    );
+    assert_eq!(of(r#"{"to":[{"host":"a.ok"},"evil"]}"#), Verdict::Deny);
 }
 
 #[test]

@@ -9,10 +9,12 @@ use crate::agent::context::find_tools;
 use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::dispatch::Checked;
-use crate::agent::drive::steps::outcome::interrupted;
+use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
+use crate::agent::drive::steps::settle_result::tell_of_change;
 use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
 use crate::types::policy::{Judged, Policy, Verdict};
+use crate::types::tool::CallEnding;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
 /// What becomes of a call that is to be made now.
@@ -126,9 +128,13 @@ fn record(driver: &mut Driver, judgement: Judgement, call: &ToolCall, judged: To
     }
 }
 
-/// Answers a call that is not made.
+/// Answers a call that is not made. Of one that its caller wanted to be repeated, the outcome of the attempt before stays
+/// unknown.
 fn refuse(driver: &mut Driver, call: &ToolCall, outcome: ToolOutcome) {
-    let step = driver.recorder.run().step();
+    let run = driver.recorder.run();
+    let (step, attempt) = (run.step(), run.attempt(&call.id));
+    let is_repetition = attempt > 1 && outcome.ending == CallEnding::Skipped;
+    let outcome = if is_repetition { not_made_again(&outcome.text()) } else { outcome };
     driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
     driver.finish_call(call, outcome);
 }
@@ -152,7 +158,7 @@ pub(super) fn admit_own(driver: &mut Driver, call: ToolCall) -> Admitted<ToolCal
 fn check(driver: &mut Driver, call: ToolCall) -> Admitted<Checked> {
     let run = driver.recorder.run();
     let (step, attempt, started) = (run.step(), run.attempt(&call.id), run.started(&call.id));
-    let outcome = match (driver.tools.check(&call), started) {
+    let mut outcome = match (driver.tools.check(&call), started) {
         // The tool's calls could be repeated when this call began, and by the present configuration they cannot.
         (Ok(CheckedCall { effect: Effect::Write, .. }), Some(_)) => interrupted(Effect::Write, ""),
         (Ok(CheckedCall { tool, effect, arguments }), _) => {
@@ -165,6 +171,9 @@ fn check(driver: &mut Driver, call: ToolCall) -> Admitted<Checked> {
             if attempt > 1 { interrupted(Effect::Write, &format!(" {why}")) } else { ToolOutcome::skipped(why) }
         }
     };
+    if outcome.ending == CallEnding::Lost {
+        tell_of_change(driver, &call, &mut outcome);
+    }
     driver.finish_call(&call, outcome);
     Admitted::Answered
 }

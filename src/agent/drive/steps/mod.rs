@@ -14,4 +14,4 @@ pub(super) mod hedge;
 mod listen;
 pub(super) mod outcome;
 pub mod run_tools;
-mod settle_result;
+pub(in crate::agent::drive) mod settle_result;

@@ -35,6 +35,11 @@ pub(in crate::agent::drive) fn not_repeated(began_as: Effect) -> ToolOutcome {
     }
 }
 
+/// What came of a call that its caller wanted to be repeated, and that is not made again for this reason.
+pub(super) fn not_made_again(why: &str) -> ToolOutcome {
+    settled(ToolOutcome::lost(format!("The call was not made again. {why}")), Effect::Write)
+}
+
 /// What came of a call that began with this effect and was stopped with its run, after so long.
 pub(super) fn stopped(began_as: Effect, after: Duration) -> ToolOutcome {
     const WHY: &str = "The call was stopped with the run.";

@@ -13,15 +13,16 @@ const MOST_TOLD: usize = 1_000;
 /// Lets everything look at a call's answer that may change it, and records the answer: what cleans it, guardrails on
 /// results, and hooks after the call.
 pub(super) async fn settle_result(driver: &mut Driver, call: &ToolCall, mut outcome: ToolOutcome) -> Result<(), Exit> {
-    if driver.recorder.run().is_changed(&call.id) {
-        tell_of_change(call, &mut outcome);
-    }
+    tell_of_change(driver, call, &mut outcome);
     driver.finish_call(call, outcome);
     Ok(())
 }
 
-/// Tells the model that the call was made with other arguments than it wrote.
-fn tell_of_change(call: &ToolCall, outcome: &mut ToolOutcome) {
+/// Tells the model if the call was made with other arguments than it wrote.
+pub(in crate::agent::drive) fn tell_of_change(driver: &Driver, call: &ToolCall, outcome: &mut ToolOutcome) {
+    if !driver.recorder.run().is_changed(&call.id) {
+        return;
+    }
     if outcome.parts.is_empty()
         && let Some(json) = &outcome.structured
     {

@@ -3,17 +3,12 @@
 //! scripted model asserts of each request.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::agent::ledger::{keys, log};
-use crate::agent::tests::link::Link;
-use crate::agent::tests::replicas::shared;
-use crate::store::faulty::{Fate, Faulty};
-use crate::types::run::{OnDisconnect, OnUnknownOutcome};
+use crate::types::run::OnUnknownOutcome;
 
 /// How long a process that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Approvals: the events that tell of them, and the decisions that a client sends.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -9,6 +9,7 @@ use crate::agent::CallApproval;
 use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::body::{missing, parse};
 use crate::api::wire::error::WireError;
+use crate::tools::truncate::MAX_RESULT_BYTES;
 use crate::types::CallId;
 use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest};
 
@@ -83,7 +84,8 @@ impl<'a> RequiredApproval<'a> {
 impl<'a> ResolvedApproval<'a> {
     /// The event of this number.
     pub fn new(seq: u64, approval: &'a Approval) -> Self {
-        let Approval { step, call_id, name, decision, by, reason, arguments, result: _, awaits_others } = approval;
+        let Approval { step, call_id, name, decision, by, reason, arguments, result: _, claim: _, awaits_others } =
+            approval;
         Self {
             seq,
             step: *step,
@@ -124,15 +126,21 @@ pub struct CallDecision<'a> {
     #[schema(max_length = 2_000)]
     pub reason: Option<String>,
     /// Other arguments, which the call is made with if it is approved. They are checked and judged like the model's.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = Option<Value>)]
     pub arguments: Option<&'a RawValue>,
-    /// A result in place of the tool's, if the call is approved: the tool is not called. A text, or any JSON.
-    #[serde(borrow)]
+    /// A result in place of the tool's, if the call is approved: the tool is not called. A text, or any
+    /// JSON, of at most 51,200 bytes.
+    #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = Option<Value>)]
     pub result: Option<&'a RawValue>,
     /// The digest of what was decided; if it is not that of the call that waits, nothing is decided.
     pub arguments_digest: Option<String>,
+}
+
+/// A member that is there, `null` too: to take a `null` for nothing would make a call that has a result.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// What is decided.
@@ -189,6 +197,15 @@ impl CallDecision<'_> {
         }
         if self.arguments.is_some() && self.result.is_some() {
             return invalid("result", "may not be given with other arguments: the tool is not called");
+        }
+        if self.arguments.is_some_and(|arguments| arguments.get() == "null") {
+            return invalid("arguments", "must be an object, not null");
+        }
+        if self.result.is_some_and(|result| result.get().len() > MAX_RESULT_BYTES) {
+            return Err(WireError::invalid(
+                format!("approvals[{index}].result"),
+                format!("must have at most {MAX_RESULT_BYTES} bytes"),
+            ));
         }
         if self.reason.as_ref().is_some_and(|reason| reason.chars().count() > LONGEST_REASON) {
             return invalid("reason", "must have at most 2000 characters");

@@ -14,6 +14,8 @@ use crate::types::policy::{Layer, LayerOwner, Mode, Rule};
 
 /// Most rules of one list.
 const MOST: usize = 256;
+/// Most bytes that the rules of a request may have.
+const MOST_BYTES: usize = 65_536;
 
 /// Rules for tool calls. An unknown field here is an error.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -87,6 +89,9 @@ pub fn read(
     let rules = |name: &str, written: Option<Vec<RuleOption>>| -> Result<Vec<Rule>, WireError> {
         let written = written.unwrap_or_default();
         check(written.len(), &format!("agent.policy.{name}"))?;
+        for (index, rule) in written.iter().enumerate() {
+            rule.check(&format!("agent.policy.{name}[{index}]"))?;
+        }
         Ok(written.into_iter().map(RuleOption::rule).collect())
     };
     let (allow, mut ask, deny) =
@@ -94,6 +99,10 @@ pub fn read(
     let require = approval.require.unwrap_or_default();
     check(require.len(), "agent.approval.require")?;
     ask.extend(require.into_iter().map(Rule::of));
+    let bytes: usize = [&allow, &ask, &deny].into_iter().flatten().map(Rule::bytes).sum();
+    if bytes > MOST_BYTES {
+        return Err(WireError::invalid("agent.policy", format!("may have at most {MOST_BYTES} bytes of rules")));
+    }
     let mode = policy.mode.unwrap_or_else(|| Mode::unless_said(&allow));
     let layer = Layer { owner: LayerOwner::Request, mode, allow, ask, deny };
     Ok((Some(layer), ApprovalPatch { mode: approval.mode, timeout_ms: approval.timeout_ms }))
@@ -104,6 +113,13 @@ fn check(count: usize, path: &str) -> Result<(), WireError> {
 }
 
 impl RuleOption {
+    /// Refuses a rule that could name no call: it would guard nothing.
+    fn check(&self, path: &str) -> Result<(), WireError> {
+        let Self::Calls(RuleObject { arguments, .. }) = self else { return Ok(()) };
+        let Some((member, _)) = arguments.iter().find(|(_, patterns)| patterns.is_empty()) else { return Ok(()) };
+        Err(WireError::invalid(format!("{path}.arguments.{member}"), "must have a pattern at least"))
+    }
+
     fn rule(self) -> Rule {
         match self {
             Self::Tool(tool) => Rule::of(tool),
