@@ -94,7 +94,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: false,
         optimized: [1294.0, 1218.6, 2.6],
-        unoptimized: [12600.0, 1218.0, 2.6],
+        unoptimized: [12350.0, 1209.3, 2.6],
         spread: 5.0,
     },
     Budget {

@@ -96,7 +96,10 @@ impl HttpTool {
         let uri = Uri::try_from(String::from(url))
             .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
         let (mut request, mut headers) = (Request::new(Bytes::new()), self.service.headers(context)?);
-        headers.extend(filled.headers);
+        // To extend them by nothing would make them larger too.
+        if !filled.headers.is_empty() {
+            headers.extend(filled.headers);
+        }
         if let Some((kind, body)) = body {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
             *request.body_mut() = body;
