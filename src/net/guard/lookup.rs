@@ -49,7 +49,7 @@ impl Lookup {
         let permit = self.free.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (ask, name) = (self.ask.clone(), name.to_owned());
         let asking = tokio::task::spawn_blocking(move || {
-            // Until the answer is there, however long nobody waits for it any more.
+            // The thread is held until the answer is there, also once the caller has given up.
             let _permit = permit;
             ask(&name)
         });
