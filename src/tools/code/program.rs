@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use wasmi::errors::ErrorKind;
 use wasmi::{
@@ -20,7 +20,7 @@ use wasmi::{
     TrapCode, TypedResumableCall,
 };
 
-use super::wasi::{self, Host};
+use super::wasi::{self, Host, MAX_ENTRIES};
 
 /// Instructions that are made until it is looked whether the program must stop: some milliseconds.
 const SLICE: u64 = 2_000_000;
@@ -38,7 +38,7 @@ const MAX_TABLE: usize = 100_000;
 #[derive(Debug)]
 pub struct Program {
     file: PathBuf,
-    compiled: OnceLock<Result<Module, String>>,
+    compiled: Mutex<Option<Result<Module, String>>>,
 }
 
 /// What a run is given.
@@ -102,7 +102,7 @@ impl Program {
         let read = File::open(file).and_then(|file| file.take(8).read_to_end(&mut head));
         read.map_err(|error| error.to_string())?;
         match &head[..] {
-            b"\0asm\x01\0\0\0" => Ok(Self { file: file.to_owned(), compiled: OnceLock::new() }),
+            b"\0asm\x01\0\0\0" => Ok(Self { file: file.to_owned(), compiled: Mutex::default() }),
             [b'\0', b'a', b's', b'm', ..] => {
                 Err("it is a component of WebAssembly, and a module for WASI preview 1 is needed".to_owned())
             }
@@ -116,7 +116,7 @@ impl Program {
         let module = self.module()?;
         let mut store = Store::new(module.engine(), host(input, bounds)?);
         store.limiter(|host| &mut host.limits);
-        let ending = match start(&mut store, module, began, bounds, stop) {
+        let ending = match start(&mut store, &module, began, bounds, stop) {
             Ok(ending) => ending,
             Err(error) => ending(&error),
         };
@@ -130,17 +130,19 @@ impl Program {
         })
     }
 
-    fn module(&self) -> Result<&Module, String> {
-        let compile = || {
-            let module = std::fs::read(&self.file).map_err(|error| error.to_string());
-            let module = module
-                .and_then(|bytes| Module::new(&Engine::new(&config()), &bytes).map_err(|error| error.to_string()));
-            module.map_err(|why| {
-                tracing::error!(module = %self.file.display(), why, "an interpreter cannot be used");
-                "The interpreter cannot be used: the log of the server says why.".to_owned()
-            })
+    /// The module. A file that cannot be read now may be read by the next run; one that is no module stays so.
+    fn module(&self) -> Result<Module, String> {
+        let mut compiled = self.compiled.lock();
+        if let Some(compiled) = &*compiled {
+            return compiled.clone();
+        }
+        let unusable = |why: String| {
+            tracing::error!(module = %self.file.display(), why, "an interpreter cannot be used");
+            "The interpreter cannot be used: the log of the server says why.".to_owned()
         };
-        self.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
+        let bytes = std::fs::read(&self.file).map_err(|error| unusable(error.to_string()))?;
+        let module = Module::new(&Engine::new(&config()), &bytes).map_err(|error| unusable(error.to_string()));
+        compiled.insert(module).clone()
     }
 }
 
@@ -173,7 +175,7 @@ fn host(input: Input, bounds: &Bounds) -> Result<Host, String> {
     for (path, bytes) in input.files {
         if !host.place(&path, bytes) {
             return Err(format!(
-                "There is no place for the file {path:?}: it needs a relative path without a file on its way, and all files together may have {} bytes.",
+                "There is no place for the file {path:?}: it needs a relative path without a file on its way, and there may be {MAX_ENTRIES} files and directories, of {} bytes together.",
                 bounds.files
             ));
         }

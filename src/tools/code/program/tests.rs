@@ -234,3 +234,20 @@ fn files_without_a_place_are_refused_before_the_program_starts() {
     let why = program.run(Input { files, ..Input::default() }, &BOUNDS, &AtomicBool::new(false)).unwrap_err();
     assert!(why.contains("1048576 bytes"), "{why}");
 }
+
+#[test]
+fn a_module_that_could_not_be_read_is_read_by_the_next_run() {
+    let (file, program) = program_of("", "nop");
+    let (path, aside) = (file.path().to_owned(), file.path().with_extension("aside"));
+    let run = || {
+        program.run(
+            Input { code: ("main".into(), String::new()), ..Input::default() },
+            &BOUNDS,
+            &AtomicBool::new(false),
+        )
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    assert!(run().unwrap_err().contains("cannot be used"));
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(run().unwrap().ending, Ending::Exit(0));
+}

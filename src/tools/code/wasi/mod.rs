@@ -24,6 +24,7 @@ use self::descriptors::Descriptors;
 use self::tree::{Node, Tree};
 
 pub use self::link::link;
+pub use self::tree::MAX_ENTRIES;
 
 /// Where the files of a session are, and where a program starts.
 const WORKSPACE: &str = "workspace";

@@ -98,6 +98,27 @@ fn room_is_given_back_with_the_last_that_holds_a_file() {
     assert_eq!(guest.host.tree.used(), "code".len());
 }
 
+#[test]
+fn directories_are_paid_for_by_what_is_in_them() {
+    let (mut host, mut memory) = (host(), b"a\0b\0\0\0\0\0".to_vec());
+    for number in 0..1_000 {
+        assert!(host.place(&format!("a/deep/{number}"), Vec::new()));
+    }
+    let mut guest = Guest { memory: &mut memory, host: &mut host };
+    let (from, to) = (PathAt { fd: 3, at: 0, length: 1 }, PathAt { fd: 3, at: 2, length: 1 });
+    paths::open(&mut guest, from, 2, 0, 0, 4).unwrap();
+    let directory = guest.u32_at(4).unwrap();
+    guest.host.take_work();
+    files::list(&mut guest, directory, 0, 8, 0, 4).unwrap();
+    assert!(guest.host.take_work() < 1_000, "what is not looked at costs nothing");
+    files::list(&mut guest, directory, 0, 8, 100, 4).unwrap();
+    assert!(guest.host.take_work() > 500_000, "also what lies deeper has to be passed");
+    guest.put(0, b"a\0b\0").unwrap();
+    guest.host.take_work();
+    paths::rename(&mut guest, from, to).unwrap();
+    assert!(guest.host.take_work() > 8_000_000);
+}
+
 proptest! {
     #[test]
     fn no_call_panics_or_takes_more_than_its_room(

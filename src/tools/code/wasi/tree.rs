@@ -16,7 +16,7 @@ const MAX_NAME: usize = 255;
 /// A file as short as this keeps what memory it has.
 const LEAST_KEPT: usize = 256;
 /// Most files and directories.
-const MAX_ENTRIES: usize = 4096;
+pub const MAX_ENTRIES: usize = 4096;
 
 /// The bytes of a file, which a descriptor can have after the name is gone.
 pub type Contents = Rc<RefCell<Vec<u8>>>;
@@ -39,6 +39,9 @@ pub struct Tree {
     room: usize,
 }
 
+/// How many entries a call moved or passed.
+pub type Passed = usize;
+
 impl Tree {
     /// Directories without files, with room for so many bytes. What is below `read_only` cannot be changed by programs.
     pub fn new(mounts: &[&str], read_only: &'static str, room: usize) -> Self {
@@ -49,6 +52,7 @@ impl Tree {
     /// Puts a file there before the program starts, with the directories that it needs.
     pub fn place(&mut self, path: &str, bytes: Vec<u8>) -> Result<(), Errno> {
         for (at, _) in path.match_indices('/') {
+            self.check_entries(&path[..at])?;
             match self.nodes.entry(path[..at].to_owned()).or_insert(Node::Directory) {
                 Node::Directory => {}
                 Node::File(_) => return Err(Errno::NotDirectory),
@@ -57,6 +61,7 @@ impl Tree {
         if matches!(self.nodes.get(path), Some(Node::Directory)) {
             return Err(Errno::IsDirectory);
         }
+        self.check_entries(path)?;
         self.take_room(bytes.len())?;
         if let Some(Node::File(before)) = self.nodes.insert(path.to_owned(), Node::File(Rc::new(RefCell::new(bytes)))) {
             self.used -= before.borrow().len();
@@ -89,9 +94,7 @@ impl Tree {
             Node::Directory => {}
             Node::File(_) => return Err(Errno::NotDirectory),
         }
-        if self.nodes.len() >= MAX_ENTRIES {
-            return Err(Errno::NoSpace);
-        }
+        self.check_entries(path)?;
         self.nodes.insert(path.to_owned(), node);
         Ok(())
     }
@@ -121,8 +124,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives a file, or a directory with all that is in it, another path.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), Errno> {
+    /// Gives a file, or a directory with all that is in it, another path; how many entries had to be looked at, also if it fails.
+    pub fn rename(&mut self, from: &str, to: &str) -> (Passed, Result<(), Errno>) {
+        let moved: Vec<String> = self.below(from).map(|(path, _)| path.to_owned()).collect();
+        (moved.len() + 1, self.rename_all(from, to, moved))
+    }
+
+    fn rename_all(&mut self, from: &str, to: &str, moved: Vec<String>) -> Result<(), Errno> {
         self.check_change(from)?;
         self.check_change(to)?;
         let node = self.get(from)?.clone();
@@ -144,7 +152,6 @@ impl Tree {
             Node::Directory => {}
             Node::File(_) => return Err(Errno::NotDirectory),
         }
-        let moved: Vec<String> = self.below(from).map(|(path, _)| path.to_owned()).collect();
         if moved.iter().any(|path| to.len() + path.len() - from.len() > MAX_PATH) {
             return Err(Errno::NameTooLong);
         }
@@ -156,9 +163,9 @@ impl Tree {
         Ok(())
     }
 
-    /// The names in a directory, in their order.
-    pub fn list<'t>(&'t self, path: &'t str) -> impl Iterator<Item = (&'t str, &'t Node)> {
-        self.below(path).filter_map(move |(below, node)| {
+    /// What is below a directory, in its order: the name of what lies in it, and nothing for what lies deeper.
+    pub fn list<'t>(&'t self, path: &'t str) -> impl Iterator<Item = Option<(&'t str, &'t Node)>> {
+        self.below(path).map(move |(below, node)| {
             let name = &below[path.len() + 1..];
             (!name.contains('/')).then_some((name, node))
         })
@@ -218,6 +225,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether there is such an entry, or room for it.
+    fn check_entries(&self, path: &str) -> Result<(), Errno> {
+        if self.nodes.len() < MAX_ENTRIES || self.nodes.contains_key(path) { Ok(()) } else { Err(Errno::NoSpace) }
+    }
+
     fn check_change(&self, path: &str) -> Result<(), Errno> {
         if self.is_read_only(path) {
             return Err(Errno::Access);
@@ -261,6 +273,15 @@ fn within(path: &str, directory: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_are_given_are_as_many_as_those_that_programs_make() {
+        let mut tree = Tree::new(&["tmp"], "code", 1 << 20);
+        let placed =
+            (0..9_999).take_while(|number| tree.place(&format!("tmp/d{number}/f"), Vec::new()).is_ok()).count();
+        assert_eq!((placed, tree.nodes.len()), ((MAX_ENTRIES - 1) / 2, MAX_ENTRIES));
+        assert!(tree.place("tmp/d0/f", vec![1]).is_ok(), "what is there can be replaced");
+    }
 
     #[test]
     fn files_that_were_cut_keep_no_memory() {
