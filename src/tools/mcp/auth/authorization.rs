@@ -60,6 +60,11 @@ impl Authorization {
         }
     }
 
+    /// Returns once there is what the next request shows, so that the request itself need not wait for it.
+    pub(in crate::tools::mcp) async fn ready(&self) -> Result<(), NoToken> {
+        self.shown().await.map(drop)
+    }
+
     /// What the next request shows.
     pub(in crate::tools::mcp) async fn shown(&self) -> Result<Shown, NoToken> {
         match self {
@@ -80,7 +85,8 @@ impl Authorization {
         if said.contains("insufficient_scope") {
             return Ok(None);
         }
-        bearer(tokens.in_place_of(refused).await?).map(Some)
+        let next = tokens.in_place_of(refused).await?;
+        if next == *refused { Ok(None) } else { bearer(next).map(Some) }
     }
 }
 

@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// That a call cannot be made, and why.
-    fn unusable(&self, why: &str) -> ToolError {
+    pub(in crate::tools::mcp) fn unusable(&self, why: &str) -> ToolError {
         ToolError::Failed(format!("The MCP server `{}` cannot be used: {why}. Nothing was sent.", self.config.name))
     }
 }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moka::sync::Cache;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -19,9 +18,8 @@ use crate::config::Secret;
 use crate::tools::mcp::connection::Connection;
 use crate::types::RunId;
 
-/// How long the tokens of an account are kept without a call, and of how many accounts.
-const KEEP_TOKENS: Duration = Duration::from_secs(3_600);
-const MOST_TOKENS: u64 = 10_000;
+/// Of how many accounts tokens are kept that can be asked for again with the refresh tokens that the operator wrote.
+const MOST_TOKENS: usize = 10_000;
 /// How often unused sessions are looked for, where they are kept for longer.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -35,11 +33,11 @@ pub(in crate::tools::mcp) struct SessionKey {
 }
 
 /// The sessions of a server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::tools::mcp) struct Sessions {
     all: Mutex<HashMap<SessionKey, Arc<Session>>>,
     /// Those of accounts, which their sessions share.
-    tokens: Cache<Account, (Secret, Arc<Tokens>)>,
+    tokens: Mutex<HashMap<Account, (Secret, Arc<Tokens>)>>,
 }
 
 /// A session that may be open.
@@ -78,13 +76,6 @@ impl Session {
     }
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
-        let tokens = Cache::builder().max_capacity(MOST_TOKENS).time_to_idle(KEEP_TOKENS).build();
-        Self { all: Mutex::default(), tokens }
-    }
-}
-
 impl Sessions {
     /// The session of this key, which is open or is to be opened. `None` if as many as `most` are in use.
     pub(in crate::tools::mcp) fn of(&self, key: &SessionKey, most: u32) -> Option<Arc<Session>> {
@@ -103,20 +94,25 @@ impl Sessions {
         Some(session)
     }
 
-    /// The tokens of an account with this refresh token, made by `make` if they are not there.
+    /// The tokens of an account with this refresh token, made by `make` if they are not there. They are kept as long as the server is
+    /// configured once their authorization server replaced the refresh token: the new one is known here alone.
     pub(in crate::tools::mcp) fn tokens(
         &self,
         account: &Account,
         secret: &Secret,
         make: impl FnOnce() -> Arc<Tokens>,
     ) -> Arc<Tokens> {
-        if let Some((of, tokens)) = self.tokens.get(account)
-            && of == *secret
+        let mut all = self.tokens.lock();
+        if let Some((of, tokens)) = all.get(account)
+            && of == secret
         {
-            return tokens;
+            return tokens.clone();
+        }
+        if all.len() >= MOST_TOKENS {
+            all.retain(|_, (_, tokens)| tokens.are_irreplaceable());
         }
         let tokens = make();
-        self.tokens.insert(account.clone(), (secret.clone(), tokens.clone()));
+        all.insert(account.clone(), (secret.clone(), tokens.clone()));
         tokens
     }
 

@@ -4,9 +4,12 @@ use http::header::WWW_AUTHENTICATE;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::metadata::{IssuerMetadata, ResourceMetadata, is_same_issuer, named_in, of_issuer, of_resource};
+use super::metadata::{IssuerMetadata, ResourceMetadata, Standing, is_same_issuer, named_in, of_issuer, of_resource};
 use super::web::AuthWeb;
 use crate::config::{ClientAuth, OAuthConfig};
+
+/// In so many places metadata of a server may name another place to look at.
+const MAX_PLACES: usize = 4;
 
 /// Where tokens are given, and how they are asked for.
 #[derive(Debug, Clone)]
@@ -78,16 +81,24 @@ async fn resource_metadata(server: &Url, web: &AuthWeb) -> Option<ResourceMetada
         }
         Ok(_) | Err(_) => None,
     };
-    for place in challenged.into_iter().chain(of_resource(server)) {
+    let mut places: Vec<Url> = challenged.into_iter().chain(of_resource(server)).collect();
+    let mut next = 0;
+    while let Some(place) = places.get(next).cloned() {
+        next += 1;
         let Some(said) = json::<ResourceMetadata>(&place, web).await else { continue };
-        if said.are_of(server) {
-            return Some(said);
+        let resource = &said.resource;
+        match said.standing(server, &place) {
+            Standing::Count => return Some(said),
+            Standing::Confirm(own) if places.contains(&own) || next > MAX_PLACES => {}
+            Standing::Confirm(own) => places.push(own),
+            Standing::Foreign => {
+                tracing::warn!(
+                    host = server.host_str(),
+                    resource,
+                    "metadata are of another resource, and do not count"
+                );
+            }
         }
-        tracing::warn!(
-            host = server.host_str(),
-            resource = said.resource,
-            "metadata are of another resource, and do not count"
-        );
     }
     None
 }

@@ -3,6 +3,9 @@
 use serde::Deserialize;
 use url::Url;
 
+/// What metadata of a resource are called.
+const RESOURCE: &str = "oauth-protected-resource";
+
 /// What a server says of itself (RFC 9728).
 #[derive(Debug, Deserialize)]
 pub(super) struct ResourceMetadata {
@@ -13,15 +16,53 @@ pub(super) struct ResourceMetadata {
     pub(super) authorization_servers: Vec<String>,
 }
 
+/// Whether metadata count for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// They are its own, or those of a resource that it lies in, and stand where that resource has them.
+    Count,
+    /// They are of a resource that it lies in, which may say so itself in this place.
+    Confirm(Url),
+    /// They are of something else.
+    Foreign,
+}
+
 impl ResourceMetadata {
-    /// Whether these are metadata of this server: the resource is at the same origin, and the server's path is the resource's or
-    /// below it.
-    pub(super) fn are_of(&self, server: &Url) -> bool {
-        let Ok(resource) = Url::parse(&self.resource) else { return false };
-        let (above, path) = (resource.path().trim_end_matches('/'), server.path());
-        let is_below = path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        resource.origin() == server.origin() && is_below && resource.fragment().is_none()
+    /// Whether these metadata, read at `place`, count for this server.
+    ///
+    /// RFC 9728 wants the resource to be the server. Many servers call themselves by their host, or by a path above their own:
+    /// that counts if it is said at the place that belongs to the resource, or to what lies above it. A server that shares its
+    /// host could else have tokens that all others there take.
+    pub(super) fn standing(&self, server: &Url, place: &Url) -> Standing {
+        let Ok(resource) = Url::parse(&self.resource) else { return Standing::Foreign };
+        if resource.origin() != server.origin() || resource.fragment().is_some() || !is_below(server, &resource) {
+            return Standing::Foreign;
+        }
+        if is_below(&resource, server) {
+            return Standing::Count;
+        }
+        let own = well_known(&resource, RESOURCE);
+        let above = std::iter::successors(Some(own.clone()), |place| {
+            let (above, _) = place.path().rsplit_once('/').filter(|_| place.path() != root_of(&own).path())?;
+            let mut place = place.clone();
+            place.set_path(above);
+            Some(place)
+        });
+        if above.into_iter().any(|above| above == *place) { Standing::Count } else { Standing::Confirm(own) }
     }
+}
+
+/// Where metadata of a host stand.
+fn root_of(place: &Url) -> Url {
+    let mut host = place.clone();
+    host.set_path("/");
+    well_known(&host, RESOURCE)
+}
+
+/// Whether the path of one is that of the other, or below it.
+fn is_below(one: &Url, other: &Url) -> bool {
+    let rest = one.path().trim_end_matches('/').strip_prefix(other.path().trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What an authorization server says of itself (RFC 8414).
@@ -52,10 +93,10 @@ pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
 
 /// Where the metadata of a server may be, in the order in which they are looked for.
 pub(super) fn of_resource(server: &Url) -> Vec<Url> {
-    let mut places = vec![well_known(server, "oauth-protected-resource")];
+    let mut places = vec![well_known(server, RESOURCE)];
     let mut root = server.clone();
     root.set_path("/");
-    let root = well_known(&root, "oauth-protected-resource");
+    let root = well_known(&root, RESOURCE);
     if !places.contains(&root) {
         places.push(root);
     }
@@ -135,13 +176,29 @@ mod tests {
 
     #[test]
     fn metadata_count_only_for_what_they_are_of() {
-        let of = |resource: &str| ResourceMetadata { resource: resource.into(), authorization_servers: Vec::new() };
-        let server = url("https://a.test/mcp/x");
-        for good in ["https://a.test", "https://a.test/mcp", "https://a.test/mcp/x", "https://a.test:443/mcp/x/"] {
-            assert!(of(good).are_of(&server), "{good}");
+        let of = |resource: &str, place: &str| {
+            let said = ResourceMetadata { resource: resource.into(), authorization_servers: Vec::new() };
+            said.standing(&url("https://a.test/mcp/x"), &url(place))
+        };
+        let known = "https://a.test/.well-known/oauth-protected-resource";
+        let anywhere = "https://b.test/meta";
+        for exact in ["https://a.test/mcp/x", "https://a.test:443/mcp/x/"] {
+            assert_eq!(of(exact, anywhere), Standing::Count, "{exact}");
+        }
+        for (resource, path) in [("https://a.test", ""), ("https://a.test/mcp", ""), ("https://a.test/mcp", "/mcp")] {
+            assert_eq!(of(resource, &format!("{known}{path}")), Standing::Count, "{resource} at {path:?}");
+        }
+        for (resource, place, own) in [
+            ("https://a.test", format!("{known}/mcp/x"), known.to_owned()),
+            ("https://a.test/", format!("{known}/mcp"), known.to_owned()),
+            ("https://a.test/mcp", format!("{known}/mcp/x"), format!("{known}/mcp")),
+            ("https://a.test", "https://a.test/mcp/x/meta".to_owned(), known.to_owned()),
+            ("https://a.test/mcp", anywhere.to_owned(), format!("{known}/mcp")),
+        ] {
+            assert_eq!(of(resource, &place), Standing::Confirm(url(&own)), "{resource} at {place}");
         }
         for bad in ["http://a.test", "https://b.test/mcp/x", "https://a.test/mc", "https://a.test/mcp/x/y", "mcp", ""] {
-            assert!(!of(bad).are_of(&server), "{bad}");
+            assert_eq!(of(bad, known), Standing::Foreign, "{bad}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `tokens` | the token that counts now, asked for once by however many calls |
 //! | `endpoint` | where tokens are given |
 //! | `metadata` | what servers say of that (pure) |
+//! | `refusals` | how soon a token is asked for in place of a refused one (pure) |
 //! | `request` | what is asked for, and what is answered (pure) |
 //! | `web` | asks: the operator's own servers as they are, and all others through the egress guard |
 //!
@@ -14,6 +15,7 @@
 
 mod endpoint;
 mod metadata;
+mod refusals;
 mod request;
 mod tokens;
 mod web;

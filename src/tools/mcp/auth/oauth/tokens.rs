@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::endpoint::{TokenEndpoint, find};
+use super::refusals::Refusals;
 use super::request::{Granted, TokenRequest, read};
 use super::web::AuthWeb;
 use crate::config::{Grant, OAuthConfig, Secret};
@@ -18,7 +20,8 @@ use crate::config::{Grant, OAuthConfig, Secret};
 const AHEAD: Duration = Duration::from_secs(60);
 /// How long nothing is asked for after a failure.
 const REST: Duration = Duration::from_secs(2);
-/// The longest that a token counts, whatever its authorization server says: a year.
+/// The shortest and the longest that a token counts, whatever its authorization server says: the latter is a year.
+const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// So many of the last tokens are known to be secrets, those that were replaced too.
 const KNOWN: usize = 8;
@@ -44,6 +47,8 @@ pub(in crate::tools::mcp) struct Tokens {
     web: AuthWeb,
     tasks: TaskTracker,
     current: Mutex<Option<Token>>,
+    /// Whether the refresh token is another one than the configured one.
+    are_replaced: AtomicBool,
     /// The last tokens of either kind.
     known: Mutex<VecDeque<Secret>>,
     /// Held while a token is asked for.
@@ -53,6 +58,7 @@ pub(in crate::tools::mcp) struct Tokens {
 #[derive(Debug, Clone)]
 struct Token {
     value: Secret,
+    given: Instant,
     /// When the next one is asked for, and when it counts no more.
     ends: Option<(Instant, Instant)>,
 }
@@ -62,6 +68,7 @@ struct Asking {
     endpoint: Option<(Instant, TokenEndpoint)>,
     refresh_token: Option<Secret>,
     failed: Option<(Instant, NoToken)>,
+    refusals: Refusals,
 }
 
 impl Tokens {
@@ -77,13 +84,19 @@ impl Tokens {
             Grant::RefreshToken(token) => token.clone(),
             Grant::ClientCredentials => None,
         };
-        let asking = Asking { endpoint: None, refresh_token: refresh_token.or(configured), failed: None };
+        let asking = Asking {
+            endpoint: None,
+            refresh_token: refresh_token.or(configured),
+            failed: None,
+            refusals: Refusals::default(),
+        };
         Arc::new(Self {
             config: config.clone(),
             server: server.clone(),
             web,
             tasks,
             current: Mutex::default(),
+            are_replaced: AtomicBool::new(false),
             known: Mutex::new(asking.refresh_token.iter().cloned().collect()),
             asking: Arc::new(tokio::sync::Mutex::new(asking)),
         })
@@ -110,9 +123,15 @@ impl Tokens {
         self.ask(None).await
     }
 
-    /// The token that counts in place of this one, which the server refused.
+    /// The token that counts in place of this one, which the server refused. It is the same one for a while if the server refuses
+    /// one after the other.
     pub(in crate::tools::mcp) async fn in_place_of(self: &Arc<Self>, refused: &Secret) -> Result<Secret, NoToken> {
         self.ask(Some(refused.clone())).await
+    }
+
+    /// Whether what was given cannot be asked for with the refresh token of the configuration: that was replaced.
+    pub(in crate::tools::mcp) fn are_irreplaceable(&self) -> bool {
+        self.are_replaced.load(Ordering::Relaxed)
     }
 
     /// The token that is not to be replaced yet.
@@ -129,7 +148,7 @@ impl Tokens {
         let asking = self.tasks.spawn(async move {
             let mut asking = this.asking.clone().lock_owned().await;
             if let Some(refused) = &refused {
-                this.forget(refused);
+                this.forget(refused, &mut asking.refusals);
             }
             // Another call may have asked meanwhile.
             if let Some(token) = this.fresh() {
@@ -137,12 +156,18 @@ impl Tokens {
             }
             this.renew(&mut asking).await
         });
-        asking.await.unwrap_or_else(|_| Err(NoToken("asking for it broke off".to_owned())))
+        if let Ok(asked) = asking.await {
+            return asked;
+        }
+        let why = NoToken("asking for it broke off".to_owned());
+        self.asking.lock().await.failed = Some((Instant::now(), why.clone()));
+        Err(why)
     }
 
-    fn forget(&self, refused: &Secret) {
+    fn forget(&self, refused: &Secret, refusals: &mut Refusals) {
         let mut current = self.current.lock();
-        if current.as_ref().is_some_and(|token| token.value == *refused) {
+        let is_current = current.as_ref().filter(|token| token.value == *refused);
+        if is_current.is_some_and(|token| refusals.replaces(token.given.elapsed())) {
             *current = None;
         }
     }
@@ -155,9 +180,9 @@ impl Tokens {
             Ok(granted) => {
                 asking.failed = None;
                 let now = Instant::now();
-                let lasts = granted.expires_in.map(|lasts| lasts.min(LONGEST));
+                let lasts = granted.expires_in.map(|lasts| lasts.clamp(SHORTEST, LONGEST));
                 let ends = lasts.map(|lasts| (now + lasts - AHEAD.min(lasts / 10), now + lasts));
-                *self.current.lock() = Some(Token { value: granted.token.clone(), ends });
+                *self.current.lock() = Some(Token { value: granted.token.clone(), given: now, ends });
                 Ok(granted.token)
             }
             Err(why) => {
@@ -204,6 +229,7 @@ impl Tokens {
                 "an authorization server replaced a refresh token: this process goes on with the new one, and others cannot"
             );
             self.keep_secret(next);
+            self.are_replaced.store(true, Ordering::Relaxed);
             asking.refresh_token = Some(next.clone());
         }
         Ok(granted)
