@@ -157,17 +157,17 @@ pub struct RegisteredTool {
 impl RegisteredTool {
     /// Compiles the schema of its arguments.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
-        let spec = tool.spec();
-        let name = spec.name.clone();
-        if !is_tool_name(&name) {
-            return Err(RegistryError::Name { name });
-        }
-        if name == FIND_TOOLS {
-            return Err(RegistryError::Reserved { name });
-        }
-        let schema = schema::compile(&spec.parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
-        let definition = definition(spec);
-        Ok(Self { tool, schema: Arc::new(schema), definition, hash: OnceLock::new(), pin: OnceLock::new() })
+        let name = usable_name(tool.spec())?;
+        let schema =
+            schema::compile(&tool.spec().parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
+        Self::compiled(tool, Arc::new(schema))
+    }
+
+    /// The same, where the schema of its arguments is compiled already.
+    pub(super) fn compiled(tool: Arc<dyn Tool>, schema: Arc<Schema>) -> Result<Self, RegistryError> {
+        usable_name(tool.spec())?;
+        let definition = definition(tool.spec());
+        Ok(Self { tool, schema, definition, hash: OnceLock::new(), pin: OnceLock::new() })
     }
 
     /// What it is.
@@ -213,6 +213,18 @@ impl RegisteredTool {
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
+}
+
+/// The name of a tool, if tools can be called so.
+fn usable_name(spec: &ToolSpec) -> Result<String, RegistryError> {
+    let name = spec.name.clone();
+    if !is_tool_name(&name) {
+        return Err(RegistryError::Name { name });
+    }
+    if name == FIND_TOOLS {
+        return Err(RegistryError::Reserved { name });
+    }
+    Ok(name)
 }
 
 /// What offers a tool to a model.

@@ -2,14 +2,15 @@
 //!
 //! The server may be compromised: a tool that cannot be offered is left out, and takes none of the others with it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::config::{Hints, McpServerConfig};
 use crate::tools::mcp::names::exposed;
-use crate::tools::schema;
+use crate::tools::schema::{self, Allowance, Schema};
 use crate::tools::truncate::truncate;
 use crate::types::Effect;
 use crate::types::json::RawValueEq;
@@ -20,8 +21,6 @@ use crate::types::pattern::matches;
 const MAX_DESCRIPTION: usize = 8 << 10;
 /// Longest name that a server may give a tool.
 const MAX_OWN_NAME: usize = 256;
-/// Longest schema of a tool's arguments.
-const MAX_SCHEMA: usize = 128 << 10;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,59 +42,87 @@ pub struct Definition {
 }
 
 /// What a server lists: the tools that the operator wants and that can be offered, in the order of their names.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Offered {
-    pub(super) definitions: Vec<Definition>,
+    /// Each with the schema of its arguments, compiled.
+    pub(super) tools: Vec<(Definition, Arc<Schema>)>,
     /// The other wanted tools, by name, each with why it cannot be offered, as the end of a sentence.
     pub(super) left_out: Vec<(String, String)>,
 }
 
-/// Reads what a server lists.
-pub(super) fn read(config: &McpServerConfig, listed: &[Value]) -> Offered {
+/// What was compiled of the list before, by the hashes of the definitions.
+pub(super) type Known = HashMap<OfferHash, Arc<Schema>>;
+
+/// Reads what a server lists. This may take seconds: a server may list what is much work.
+pub(super) fn read(config: &McpServerConfig, listed: &[Value], known: &Known) -> Offered {
     let is_wanted = |name: &str| {
         let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         named(&config.tools) && !named(&config.exclude)
     };
     let (mut found, mut names) = (Vec::<Listed<'_>>::new(), HashSet::new());
-    let mut left_out = Vec::new();
+    let (mut left_out, mut allowance) = (Vec::new(), Allowance::default());
     for tool in listed {
-        match Listed::read(tool) {
-            Ok(tool) if !is_wanted(tool.name) => {}
-            Ok(tool) if !names.insert(tool.name) => {
-                left_out.push((tool.name.to_owned(), "the server lists it twice".to_owned()));
+        let (name, is_named) = match own_name(tool) {
+            Ok(name) => (name, Ok(())),
+            Err((name, why)) => (name, Err(why)),
+        };
+        if !name.is_empty() && !is_wanted(name) {
+            continue;
+        }
+        let read = is_named.and_then(|()| {
+            if !names.insert(name) {
+                return Err("the server lists it twice".to_owned());
             }
+            Listed::read(name, tool, known, &mut allowance)
+        });
+        match read {
             Ok(tool) => found.push(tool),
-            Err((name, _)) if !name.is_empty() && !is_wanted(name) => {}
-            Err((name, why)) => left_out.push((name.to_owned(), why)),
+            Err(why) => left_out.push((name.to_owned(), why)),
         }
     }
     let names = exposed(&config.name, &found.iter().map(|tool| tool.name).collect::<Vec<_>>());
-    let mut definitions: Vec<Definition> =
-        found.iter().zip(names).map(|(tool, name)| tool.definition(config, name)).collect();
-    definitions.sort_by(|a, b| a.name.cmp(&b.name));
-    Offered { definitions, left_out }
+    let tools = found.into_iter().zip(names).map(|(tool, name)| (tool.definition(config, name), tool.schema));
+    let mut tools: Vec<(Definition, Arc<Schema>)> = tools.collect();
+    tools.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    Offered { tools, left_out }
+}
+
+/// What a server calls a tool; the error has as much of the name as is shown, and says why the tool cannot be offered.
+fn own_name(tool: &Value) -> Result<&str, (&str, String)> {
+    let name = tool["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Err(("", "it has no name".to_owned()));
+    }
+    if name.len() > MAX_OWN_NAME {
+        let shown = &name[..name.floor_char_boundary(MAX_OWN_NAME)];
+        return Err((shown, format!("its name is longer than {MAX_OWN_NAME} bytes")));
+    }
+    Ok(name)
 }
 
 /// A tool as the server lists it.
 struct Listed<'a> {
     name: &'a str,
     parameters: Box<RawValue>,
+    schema: Arc<Schema>,
+    hash: OfferHash,
     whole: &'a Value,
 }
 
 impl<'a> Listed<'a> {
-    /// Reads what is listed; the error names the tool, and says in one sentence why it cannot be offered.
-    fn read(tool: &'a Value) -> Result<Self, (&'a str, String)> {
-        let name = tool["name"].as_str().unwrap_or_default();
-        if name.is_empty() {
-            return Err(("", "it has no name".to_owned()));
-        }
-        if name.len() > MAX_OWN_NAME {
-            let shown = &name[..name.floor_char_boundary(MAX_OWN_NAME)];
-            return Err((shown, format!("its name is longer than {MAX_OWN_NAME} bytes")));
-        }
-        let parameters = parameters(&tool["inputSchema"]).map_err(|why| (name, why))?;
-        Ok(Self { name, parameters, whole: tool })
+    /// Reads what is listed, and compiles what is not known yet; the error says in one sentence why it cannot be offered.
+    fn read(name: &'a str, tool: &'a Value, known: &Known, allowance: &mut Allowance) -> Result<Self, String> {
+        let parameters = parameters(&tool["inputSchema"])?;
+        // The members of objects are in the order of their names.
+        let hash = OfferHash::of(tool.to_string().as_bytes());
+        let schema = match known.get(&hash) {
+            Some(schema) => {
+                schema.take_from(allowance)?;
+                schema.clone()
+            }
+            None => Arc::new(schema::compile_within(&parameters, allowance)?),
+        };
+        Ok(Self { name, parameters, schema, hash, whole: tool })
     }
 
     fn definition(&self, config: &McpServerConfig, name: String) -> Definition {
@@ -110,14 +137,13 @@ impl<'a> Listed<'a> {
             parameters: RawValueEq(self.parameters.clone()),
             effect: config.effects.of(self.name, hints),
             hints,
-            // The members of objects are in the order of their names.
-            hash: OfferHash::of(self.whole.to_string().as_bytes()),
+            hash: self.hash.clone(),
             name,
         }
     }
 }
 
-/// The schema of a tool's arguments, if they can be checked by it.
+/// The schema of a tool's arguments, if it may be one by which they can be checked.
 fn parameters(schema: &Value) -> Result<Box<RawValue>, String> {
     let mut members = match schema {
         Value::Object(members) => members.clone(),
@@ -134,10 +160,9 @@ fn parameters(schema: &Value) -> Result<Box<RawValue>, String> {
     // Some vendors refuse a schema without them.
     members.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
     let written = to_raw_value(&members).map_err(|error| error.to_string())?;
-    if written.get().len() > MAX_SCHEMA {
-        return Err(format!("the schema of its arguments is longer than {MAX_SCHEMA} bytes"));
+    if written.get().len() > schema::MAX_BYTES {
+        return Err(format!("the schema of its arguments is longer than {} bytes", schema::MAX_BYTES));
     }
-    schema::compile(&written)?;
     Ok(written)
 }
 
@@ -161,28 +186,53 @@ mod tests {
             json!("text"),
             json!({"name": "good", "description": "again"}),
         ];
-        let Offered { definitions: tools, left_out } = read(&config("s"), &listed);
+        let Offered { tools, left_out } = read(&config("s"), &listed, &Known::new());
+        let tools: Vec<Definition> = tools.into_iter().map(|(definition, _)| definition).collect();
         let names: Vec<(&str, &str)> =
             tools.iter().map(|tool| (tool.name.as_str(), tool.description.as_str())).collect();
         assert_eq!(names, [("s__bare", "Bare"), ("s__good", "good")]);
         assert_eq!(tools[0].parameters.get(), r#"{"properties":{},"type":"object"}"#);
         assert_eq!(tools[1].effect, Effect::Write, "what a server says of itself is not believed");
         let huge = left_out.iter().find(|(name, _)| name == "huge").unwrap();
-        assert_eq!((left_out.len(), huge.1.as_str()), (7, "the schema of its arguments is longer than 131072 bytes"));
+        assert_eq!((left_out.len(), huge.1.as_str()), (7, "the schema of its arguments is longer than 65536 bytes"));
     }
 
     #[test]
     fn the_operator_chooses_among_them() {
         let listed = ["get_a", "get_b", "set_a"].map(|name| json!({ "name": name }));
         let config = McpServerConfig { tools: vec!["get_*".into()], exclude: vec!["*_b".into()], ..config("s") };
-        let tools = read(&config, &listed).definitions;
-        assert_eq!(tools.iter().map(|tool| tool.own_name.as_str()).collect::<Vec<_>>(), ["get_a"]);
+        let tools = read(&config, &listed, &Known::new()).tools;
+        assert_eq!(tools.iter().map(|(tool, _)| tool.own_name.as_str()).collect::<Vec<_>>(), ["get_a"]);
+    }
+
+    #[test]
+    fn a_list_takes_bounded_work_and_memory_and_what_is_unchanged_is_not_compiled_again() {
+        let pattern = |number: usize| format!("^[a-z]{{5000}}{number}$");
+        let listed: Vec<Value> = (0..40)
+            .map(|number| json!({"name": format!("t{number:02}"), "inputSchema": {"pattern": pattern(number)}}))
+            .collect();
+        let first = read(&config("s"), &listed, &Known::new());
+        assert_eq!((first.tools.len(), first.left_out.len()), (32, 8), "{:?}", first.left_out);
+        assert!(first.left_out[0].1.contains("of its server together"), "{:?}", first.left_out);
+        let known: Known =
+            first.tools.iter().map(|(definition, schema)| (definition.hash.clone(), schema.clone())).collect();
+        let again = read(&config("s"), &listed[8..], &known);
+        let is_kept = |(definition, schema): &(Definition, Arc<Schema>)| {
+            known.get(&definition.hash).is_some_and(|known| Arc::ptr_eq(known, schema))
+        };
+        assert_eq!((again.tools.len(), again.tools.iter().filter(|tool| is_kept(tool)).count()), (32, 24));
+        let all = read(&config("s"), &listed, &known);
+        assert_eq!(all.tools.len(), 32, "what is known counts too");
+        let unwanted = McpServerConfig { tools: vec!["t39".into()], ..config("s") };
+        assert_eq!(read(&unwanted, &listed, &Known::new()).tools.len(), 1, "other tools take nothing");
     }
 
     #[test]
     fn every_change_of_what_a_server_says_changes_the_hash_and_the_order_of_members_does_not() {
-        let hash =
-            |listed: &str| read(&config("s"), &[serde_json::from_str(listed).unwrap()]).definitions[0].hash.clone();
+        let hash = |listed: &str| {
+            let tools = read(&config("s"), &[serde_json::from_str(listed).unwrap()], &Known::new()).tools;
+            tools[0].0.hash.clone()
+        };
         let first = hash(r#"{"name": "a", "description": "x", "inputSchema": {"type": "object"}}"#);
         assert_eq!(first, hash(r#"{"inputSchema": {"type": "object"}, "description": "x", "name": "a"}"#));
         assert_ne!(first, hash(r#"{"name": "a", "description": "y", "inputSchema": {"type": "object"}}"#));

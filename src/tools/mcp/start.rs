@@ -86,9 +86,11 @@ async fn open(
             Connection::open(Guarded::new(&config.name, stdio), protocol, tasks, secrets).await
         }
         McpTransport::Http(endpoint) => {
-            let client = Streamable::new(Endpoint::new(clients.http.clone(), endpoint, authorization), most);
+            let shown = authorization.clone();
+            let client = Streamable::new(Endpoint::new(clients.http.clone(), endpoint, shown), most);
             let transport = StreamableHttpClientTransport::with_client(client, settings(config, most));
-            Connection::open(Guarded::new(&config.name, transport), protocol, tasks, secrets).await
+            let opened = Connection::open(Guarded::new(&config.name, transport), protocol, tasks, secrets).await;
+            opened.map(|connection| connection.showing(authorization))
         }
     }
 }

@@ -3,16 +3,22 @@
 //! Schemas of clients and of remote servers are not trusted. A schema that is compiled here fetches nothing and
 //! matches its patterns in linear time. Checking arguments takes no exponential time and cannot exhaust the stack.
 
+mod allowance;
 mod survey;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use self::allowance::Allowance;
+use self::allowance::Taken;
+
 /// The longest schema, in bytes of JSON.
-const MAX_BYTES: usize = 64 * 1024;
-/// The largest compiled pattern, in bytes.
-const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+pub const MAX_BYTES: usize = 64 * 1024;
+/// How large a compiled pattern may be, in bytes: the least of these that all patterns of a schema fit into counts for each.
+const PATTERN_BYTES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// How large the table may grow that a pattern fills in while it matches, in bytes.
+const MAX_TABLE_BYTES: usize = 256 << 10;
 /// How deeply a value may be nested that a recursive schema describes: each level of it may take the
 /// validator through the whole schema, on the stack.
 const MAX_RECURSIVE_VALUE_DEPTH: usize = 32;
@@ -24,11 +30,18 @@ const MAX_REASON_CHARS: usize = 300;
 pub struct Schema {
     validator: Validator,
     recursive: bool,
+    taken: Taken,
 }
 
 /// Compiles a schema, which must be an object. The error says in one sentence what is wrong with it.
 pub fn compile(schema: &RawValue) -> Result<Schema, String> {
-    if schema.get().len() > MAX_BYTES {
+    compile_within(schema, &mut Allowance::default())
+}
+
+/// The same, for one of many schemas, which share what they may take.
+pub fn compile_within(schema: &RawValue, allowance: &mut Allowance) -> Result<Schema, String> {
+    let bytes = schema.get().len();
+    if bytes > MAX_BYTES {
         return Err(format!("the schema is longer than {MAX_BYTES} bytes"));
     }
     let schema: Value =
@@ -36,14 +49,29 @@ pub fn compile(schema: &RawValue) -> Result<Schema, String> {
     if !schema.is_object() {
         return Err("the schema must be an object".into());
     }
-    let recursive = survey::is_recursive(&schema)?;
-    jsonschema::options()
-        .offline()
-        .should_validate_formats(false)
-        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-        .build(&schema)
-        .map(|validator| Schema { validator, recursive })
-        .map_err(|error| format!("the schema is not valid: {}", describe(&error)))
+    let survey::Surveyed { is_recursive: recursive, patterns } = survey::survey(&schema)?;
+    allowance.take_source(bytes, patterns)?;
+    let mut sizes = PATTERN_BYTES.into_iter();
+    let (validator, size) = loop {
+        let size = sizes.next().unwrap_or_default();
+        allowance.check_compiled(patterns.count * size)?;
+        match build(&schema, size) {
+            Ok(validator) => break (validator, size),
+            Err(_) if patterns.count > 0 && sizes.len() > 0 => {}
+            Err(error) => {
+                allowance.take_failure(patterns);
+                return Err(format!("the schema is not valid: {}", describe(&error)));
+            }
+        }
+    };
+    let compiled = patterns.count * size;
+    allowance.take_compiled(compiled)?;
+    Ok(Schema { validator, recursive, taken: Taken { bytes, patterns, compiled } })
+}
+
+fn build(schema: &Value, most: usize) -> Result<Validator, ValidationError<'_>> {
+    let patterns = PatternOptions::regex().size_limit(most).dfa_size_limit(MAX_TABLE_BYTES);
+    jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns).build(schema)
 }
 
 /// What is wrong with the schema of a tool that others execute, in one sentence. It may be of any draft, and is not
@@ -66,6 +94,11 @@ pub fn refusal(schema: &RawValue) -> Option<String> {
 }
 
 impl Schema {
+    /// Takes what it takes once more, for another list of schemas that has it too.
+    pub fn take_from(&self, allowance: &mut Allowance) -> Result<(), String> {
+        allowance.take(self.taken)
+    }
+
     /// Whether the schema allows `value`; the error says in one sentence what is wrong and where.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         if self.recursive && nesting(value) > MAX_RECURSIVE_VALUE_DEPTH {
@@ -155,6 +188,7 @@ mod tests {
                 (0..count).map(|n| (format!("p{n}"), json!({ "pattern": pattern }))).collect();
             json!({ "properties": properties })
         };
+        let folded = format!("(?i){}", "[!-\u{10ffff}]".repeat(40));
         for (schema, reason) in [
             (json!(true), "must be an object"),
             (json!({ "type": "strange" }), "not valid"),
@@ -168,6 +202,9 @@ mod tests {
             (json!({ "description": "x".repeat(65_536) }), "longer than 65536 bytes"),
             (nested(32), "more than 32 levels deep"),
             (many("^a$", 33), "more than 32 patterns"),
+            (many(&"[ab]".repeat(5_000), 1), "have too many classes"),
+            (many(&folded, 1), "have too many classes"),
+            (many(&folded.replace("(?i)", "(?x)( ?si:)"), 1), "have too many classes"),
             (many("^(?=a)b", 1), "not valid"),
             (many("((a{1000}){1000}){1000}", 1), "not valid"),
         ] {
@@ -175,6 +212,37 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         assert!(compiled(&nested(31)).is_ok());
+    }
+
+    #[test]
+    fn many_schemas_share_what_they_may_take() {
+        let all = |schema: &dyn Fn(usize) -> Value| {
+            let (mut allowance, mut kept) = (Allowance::default(), Vec::new());
+            for number in 0.. {
+                let schema = serde_json::value::to_raw_value(&schema(number)).unwrap();
+                match compile_within(&schema, &mut allowance) {
+                    Ok(schema) => kept.push(schema),
+                    Err(error) => return (kept, error),
+                }
+            }
+            unreachable!("schemas without end are refused");
+        };
+        let (long, error) = all(&|_| json!({ "description": "x".repeat(60_000) }));
+        assert_eq!((long.len(), error.contains("the schemas of its server together")), (34, true), "{error}");
+        let (many, error) = all(&|number| json!({ "pattern": format!("^{}{number}$", "x".repeat(4_000)) }));
+        assert_eq!((many.len(), error.contains("the patterns in the schemas of its server")), (32, true), "{error}");
+        let (large, error) = all(&|_| json!({ "pattern": "^[a-z]{5000}$" }));
+        assert_eq!((large.len(), error.contains("the compiled patterns")), (32, true), "{error}");
+        let (small, error) = all(&|_| json!({ "pattern": "^[a-z]+[0-9]$" }));
+        assert_eq!((small.len(), error.contains("the compiled patterns")), (512, true), "{error}");
+        let (mut allowance, invalid) = (Allowance::default(), json!({ "pattern": "^(?=a)b" }));
+        let invalid = serde_json::value::to_raw_value(&invalid).unwrap();
+        let refusals = (0..200).map(|_| compile_within(&invalid, &mut allowance).unwrap_err());
+        let worked_on = refusals.filter(|error| error.contains("is not valid")).count();
+        assert_eq!(worked_on, 128, "also what cannot be compiled is work");
+        let mut allowance = Allowance::default();
+        assert!(large.iter().all(|schema| schema.take_from(&mut allowance).is_ok()));
+        assert!(large[0].take_from(&mut allowance).is_err(), "what is compiled already takes as much");
     }
 
     #[test]

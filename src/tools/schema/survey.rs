@@ -13,11 +13,56 @@ const MAX_EXPANDED_DEPTH: usize = 64;
 const MAX_EXPANDED_OBJECTS: usize = 10_000;
 /// How many patterns a schema may hold: each is compiled to up to a mebibyte.
 const MAX_PATTERNS: usize = 32;
+/// How much its patterns may weigh together.
+const MAX_WEIGHT: usize = 16 << 10;
+/// What a range or a class weighs, in bytes, where letters count in either case: all of its characters are looked up then.
+const FOLDED: usize = 256;
 
-/// Whether the schema refers back to itself. The error says in one sentence why it is refused.
-pub(super) fn is_recursive(schema: &Value) -> Result<bool, String> {
-    if patterns(schema, 1)? > MAX_PATTERNS {
+/// What is known of a schema before it is compiled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Surveyed {
+    /// Whether it refers back to itself.
+    pub(super) is_recursive: bool,
+    /// Its patterns.
+    pub(super) patterns: Patterns,
+}
+
+/// The patterns of a schema.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Patterns {
+    pub(super) count: usize,
+    /// How much work it is to compile them, in bytes of plain ones.
+    pub(super) weight: usize,
+}
+
+impl Patterns {
+    fn and(self, other: Self) -> Self {
+        Self { count: self.count + other.count, weight: self.weight.saturating_add(other.weight) }
+    }
+
+    fn of(pattern: &str) -> Self {
+        let classes = pattern.bytes().filter(|byte| matches!(byte, b'[' | b'-' | b'\\')).count();
+        let folded = if folds_case(pattern) { classes * FOLDED } else { 0 };
+        Self { count: 1, weight: pattern.len() + folded }
+    }
+}
+
+/// Whether some letters of a pattern may count in either case: `(?i)`, `(?si:…)` and the like.
+fn folds_case(pattern: &str) -> bool {
+    pattern.split('?').skip(1).any(|after| {
+        let flags = after.split([':', ')', '-']).next().unwrap_or_default();
+        flags.contains('i') && flags.bytes().all(|flag| flag.is_ascii_alphabetic())
+    })
+}
+
+/// Surveys a schema. The error says in one sentence why it is refused.
+pub(super) fn survey(schema: &Value) -> Result<Surveyed, String> {
+    let patterns = patterns(schema, 1)?;
+    if patterns.count > MAX_PATTERNS {
         return Err(format!("the schema holds more than {MAX_PATTERNS} patterns"));
+    }
+    if patterns.weight > MAX_WEIGHT {
+        return Err(format!("the patterns of the schema are longer than {MAX_WEIGHT} bytes, or have too many classes"));
     }
     let mut survey = Survey { root: schema, targets: HashMap::new(), recursive: false };
     let extent = survey.measure(schema, 1)?;
@@ -29,22 +74,24 @@ pub(super) fn is_recursive(schema: &Value) -> Result<bool, String> {
     if extent.depth > MAX_EXPANDED_DEPTH {
         return Err(too_deep());
     }
-    Ok(survey.recursive)
+    Ok(Surveyed { is_recursive: survey.recursive, patterns })
 }
 
-/// Counts the patterns of a schema as it is written, and refuses keywords that are not supported. A
+/// Finds the patterns of a schema as it is written, and refuses keywords that are not supported. A
 /// property may bear a keyword's name, but then its value is a schema and not a text.
-fn patterns(value: &Value, depth: usize) -> Result<usize, String> {
+fn patterns(value: &Value, depth: usize) -> Result<Patterns, String> {
     if depth > MAX_DEPTH {
         return Err(format!("the schema is nested more than {MAX_DEPTH} levels deep"));
     }
     match value {
         Value::Object(members) => {
-            let mut count = 0;
+            let mut found = Patterns::default();
             for (key, member) in members {
-                count += match (key.as_str(), member) {
-                    ("pattern", Value::String(_)) => 1,
-                    ("patternProperties", Value::Object(patterns)) => patterns.len(),
+                let own = match (key.as_str(), member) {
+                    ("pattern", Value::String(pattern)) => Patterns::of(pattern),
+                    ("patternProperties", Value::Object(patterns)) => {
+                        patterns.keys().map(|pattern| Patterns::of(pattern)).fold(Patterns::default(), Patterns::and)
+                    }
                     // These change where the references around them lead.
                     ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
                         return Err(format!("the schema uses `{key}`, which is not supported"));
@@ -55,14 +102,16 @@ fn patterns(value: &Value, depth: usize) -> Result<usize, String> {
                     ("$schema", Value::String(draft)) if draft.contains("draft-04") => {
                         return Err("the schema is of draft 4, which is not supported".into());
                     }
-                    _ => 0,
+                    _ => Patterns::default(),
                 };
-                count += patterns(member, depth + 1)?;
+                found = found.and(own).and(patterns(member, depth + 1)?);
             }
-            Ok(count)
+            Ok(found)
         }
-        Value::Array(items) => items.iter().try_fold(0, |count, item| Ok(count + patterns(item, depth + 1)?)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(0),
+        Value::Array(items) => {
+            items.iter().try_fold(Patterns::default(), |found, item| Ok(found.and(patterns(item, depth + 1)?)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(Patterns::default()),
     }
 }
 
