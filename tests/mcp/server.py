@@ -111,10 +111,15 @@ def call(params, tell):
     if name == "flood":
         STATE["deaf"] = True
         for number in range(3000):
-            tell.send({"jsonrpc": "2.0", "id": f"flood-{number % 700}", "method": "ping"})
+            asked = f"flood-{number % 700}"
+            tell.send({"jsonrpc": "2.0", "id": asked, "method": "ping"})
+            if arguments.get("cancels"):
+                tell.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked}})
         said = "asked much"
     if name == "freeze":
         os.kill(os.getpid(), signal.SIGSTOP)
+        # Another thread may be the first to stop.
+        threading.Event().wait()
     if name == "quote":
         token = OPTIONS.get("quoted") or os.environ.get("TOKEN", "")
         if arguments.get("fails"):
@@ -137,6 +142,8 @@ def call(params, tell):
     if name == "child":
         child = os.fork()
         if child == 0:
+            if arguments.get("detached"):
+                os.setsid()
             time.sleep(3600)
         said = str(child)
     if name == "count":

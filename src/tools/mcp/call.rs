@@ -56,7 +56,7 @@ impl Shared {
             connection.renew();
             // A server that ended the session, as the protocol defines it, did nothing. It is asked again, once.
             if !is_denied || spec.effect != Effect::Write {
-                connection = self.connection_for(context, &until).await?;
+                connection = self.ready_connection(context, &until).await?;
                 // What it offers in another session may be something else.
                 request.tool = self.own_name(name, offered)?;
                 request.tell_deadline(until.left());
@@ -96,7 +96,18 @@ impl Shared {
                 "The MCP server `{server}` has {most} calls at once, which is as many as it is given. Nothing was sent."
             )));
         };
-        Ok((permit, self.connection_for(context, until).await?))
+        Ok((permit, self.ready_connection(context, until).await?))
+    }
+
+    /// The connection of a call, once there is a token for it where one is shown: a call that waits for one in vain was never sent.
+    async fn ready_connection(&self, context: &CallContext, until: &Until) -> Result<Arc<Connection>, ToolError> {
+        let connection = self.connection_for(context, until).await?;
+        let limit = until.left().saturating_sub(MARGIN);
+        match timeout(limit, connection.ready()).await {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(why)) => Err(self.unusable(&why.to_string())),
+            Err(_) => Err(self.unusable("no token for it was had in time")),
+        }
     }
 
     /// A connection, once there is one. There is none while the server is left alone.

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::McpProtocol;
 use crate::tools::ProgressSink;
+use crate::tools::mcp::auth::{Authorization, NoToken};
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::handler::Handler;
 use crate::tools::mcp::pages::Pages;
@@ -41,6 +42,7 @@ pub(super) struct Connection {
     renewed: AtomicBool,
     secrets: Secrets,
     under_way: UnderWay,
+    authorization: Authorization,
 }
 
 impl Drop for Connection {
@@ -75,7 +77,20 @@ impl Connection {
             ended.cancel();
         });
         let (tasks, renewed, under_way) = (tasks.clone(), AtomicBool::new(false), UnderWay::default());
-        Ok(Self { peer, handler, tasks, closing, closed, renewed, secrets, under_way })
+        let authorization = Authorization::default();
+        Ok(Self { peer, handler, tasks, closing, closed, renewed, secrets, under_way, authorization })
+    }
+
+    /// The same, whose requests show this.
+    #[must_use]
+    pub(super) fn showing(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
+    /// Returns once there is what its next request shows.
+    pub(super) async fn ready(&self) -> Result<(), NoToken> {
+        self.authorization.ready().await
     }
 
     /// Returns once the connection is closed, by whichever side.

@@ -13,6 +13,8 @@ use rmcp::transport::Transport;
 
 /// Most requests of a server that wait for their answers.
 const MOST_UNANSWERED: usize = 256;
+/// Longest id of such a request.
+const MAX_ID: usize = 256;
 
 /// A transport whose server may ask for so much at once and no more.
 #[derive(Debug)]
@@ -30,14 +32,22 @@ struct Unanswered {
 }
 
 impl Unanswered {
-    /// Counts a request. Returns whether there are too many.
+    /// Counts a request. Returns whether there are too many, or its id is too long to be kept.
     fn add(&mut self, id: RequestId) -> bool {
+        if matches!(&id, RequestId::String(id) if id.len() > MAX_ID) {
+            return true;
+        }
         *self.by_id.entry(id).or_default() += 1;
         self.count += 1;
         self.count > MOST_UNANSWERED
     }
 
-    /// A request of this id was answered, or the server wants no answer to it any more.
+    /// Whether a request of this id waits for its answer.
+    fn has(&self, id: &RequestId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    /// A request of this id was answered.
     fn remove(&mut self, id: &RequestId) {
         let Some(waiting) = self.by_id.get_mut(id) else { return };
         *waiting -= 1;
@@ -52,6 +62,17 @@ impl<T> Guarded<T> {
     /// Bounds what this server asks for.
     pub(super) fn new(server: &str, inner: T) -> Self {
         Self { inner, server: server.to_owned(), unanswered: Arc::default() }
+    }
+
+    /// Whether the server wants no answer any more to a request that waits for it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+    fn cancels_request(&self, told: &ServerNotification) -> bool {
+        match told {
+            ServerNotification::CancelledNotification(cancelled) => {
+                cancelled.params.request_id.as_ref().is_some_and(|id| self.unanswered.lock().has(id))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -75,22 +96,23 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        let message = self.inner.receive().await?;
-        match &message {
-            ServerJsonRpcMessage::Request(request) if self.unanswered.lock().add(request.id.clone()) => {
-                tracing::warn!(server = self.server, most = MOST_UNANSWERED, "an MCP server asks and takes no answers");
-                return None;
-            }
-            ServerJsonRpcMessage::Notification(told) => {
-                if let ServerNotification::CancelledNotification(cancelled) = &told.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.unanswered.lock().remove(id);
+        loop {
+            let message = self.inner.receive().await?;
+            match &message {
+                ServerJsonRpcMessage::Request(request) if self.unanswered.lock().add(request.id.clone()) => {
+                    let (most, server) = (MOST_UNANSWERED, &self.server);
+                    tracing::warn!(server, most, "an MCP server asks and takes no answers");
+                    return None;
                 }
+                // A request is answered at once, so nothing can be stopped: the answer waits until the server reads it, or is
+                // read already. Were it to count no more, a server could ask without end.
+                ServerJsonRpcMessage::Notification(told) if self.cancels_request(&told.notification) => {}
+                ServerJsonRpcMessage::Notification(_)
+                | ServerJsonRpcMessage::Request(_)
+                | ServerJsonRpcMessage::Response(_)
+                | ServerJsonRpcMessage::Error(_) => return Some(message),
             }
-            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => {}
         }
-        Some(message)
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
@@ -113,5 +135,7 @@ mod tests {
         unanswered.remove(&id);
         unanswered.remove(&id);
         assert!(!unanswered.add(id));
+        let long = |length: usize| Unanswered::default().add(RequestId::String("x".repeat(length).into()));
+        assert!(!long(256) && long(257), "ids are kept, so they are short");
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::McpTransport;
 use crate::tools::mcp::connection::Connection;
 use crate::tools::mcp::fault::Fault;
-use crate::tools::mcp::list::take_up;
+use crate::tools::mcp::list::{read, take_up};
 use crate::tools::mcp::restarts::{self, Failure, Rest, Restarts};
 use crate::tools::mcp::settling::Settling;
 use crate::tools::mcp::shared::Shared;
@@ -92,11 +92,11 @@ async fn live(server: &Arc<Shared>) -> End {
     let starting = async {
         let shown = server.own_authorization();
         let connection = connect(&server.config, &server.clients, &server.tasks, shown).await?;
-        let listed = connection.list().await?;
-        Ok((connection, listed))
+        let offered = read(server, connection.list().await?).await?;
+        Ok((connection, offered))
     };
     let too_slow = || Fault::Failed(format!("it did not list its tools within {} ms", millis(limit)));
-    let (connection, listed) = match timeout(limit, starting).await.unwrap_or_else(|_| Err(too_slow())) {
+    let (connection, offered) = match timeout(limit, starting).await.unwrap_or_else(|_| Err(too_slow())) {
         Ok(started) => started,
         Err(fault) => {
             let is_process = matches!(server.config.transport, McpTransport::Stdio(_));
@@ -109,7 +109,7 @@ async fn live(server: &Arc<Shared>) -> End {
         }
     };
     let connection = Arc::new(connection);
-    take_up(server, &listed);
+    take_up(server, offered);
     server.state.send_modify(|state| {
         state.connection = Some(connection.clone());
         state.trouble = None;
@@ -137,11 +137,12 @@ async fn keep_fresh(server: &Arc<Shared>, connection: &Connection) -> End {
         }
         let limit = if is_suspected { limit.min(PROBE_WITHIN) } else { limit };
         match timeout(limit, connection.list()).await {
-            Ok(Ok(listed)) => take_up(server, &listed),
+            Ok(Ok(listed)) => match read(server, listed).await {
+                Ok(offered) => take_up(server, offered),
+                Err(fault) => not_listed(server, &fault),
+            },
             Ok(Err(Fault::SessionExpired | Fault::SessionDenied)) => connection.renew(),
-            Ok(Err(fault)) => {
-                tracing::warn!(server = server.config.name, %fault, "an MCP server did not list its tools again");
-            }
+            Ok(Err(fault)) => not_listed(server, &fault),
             Err(_) if is_suspected || connection.is_idle() => {
                 connection.close();
                 // Its process may need to be killed. Another one should not be started beside it.
@@ -152,6 +153,11 @@ async fn keep_fresh(server: &Arc<Shared>, connection: &Connection) -> End {
             Err(_) => tracing::warn!(server = server.config.name, "an MCP server did not list its tools again in time"),
         }
     }
+}
+
+/// Tells the log why the list of tools stays the one of before.
+fn not_listed(server: &Shared, fault: &Fault) {
+    tracing::warn!(server = server.config.name, %fault, "an MCP server did not list its tools again");
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -73,11 +73,24 @@ async fn a_stream_that_the_server_ends_at_once_is_not_opened_without_end() {
 }
 
 #[tokio::test]
+async fn what_a_server_started_in_a_group_of_its_own_ends_with_it() {
+    let (servers, server) = tried(&process(&[])).await;
+    let started = call(&server, "test__child", json!({"detached": true})).await.text().into_owned();
+    let state = || std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+    // Once it leads a session of its own its number is the sixth member.
+    until("its session", || state().split(' ').nth(5) == Some(started.as_str())).await;
+    servers.close().await;
+    until("its end", || state().is_empty() || state().contains(") Z ")).await;
+}
+
+#[tokio::test]
 async fn a_server_that_asks_much_and_reads_no_answers_is_started_again() {
-    let (_servers, server) = tried(&process(&[])).await;
-    let outcome = call(&server, "test__flood", json!({})).await;
-    assert_eq!(outcome.ending, CallEnding::Lost, "{outcome:?}");
-    works(&server).await;
+    for cancels in [false, true] {
+        let (_servers, server) = tried(&process(&[])).await;
+        let outcome = call(&server, "test__flood", json!({"cancels": cancels})).await;
+        assert_eq!(outcome.ending, CallEnding::Lost, "{cancels}: {outcome:?}");
+        works(&server).await;
+    }
 }
 
 #[tokio::test]
