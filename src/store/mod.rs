@@ -203,7 +203,8 @@ pub enum CommitError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The backend did not answer or failed. A write may have happened or not.
+/// The backend did not answer or failed. A write may have happened or not, or happen a moment later, when a server that
+/// hung reads what it was sent: the versions, lengths and fences that a write names decide then as before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("store unavailable: {0}")]
 pub struct Unavailable(pub String);
