@@ -74,6 +74,7 @@
 //! - `api`: HTTP in, HTTP out, and the dialects on the wire.
 //! - `agent`: what a run is and how it moves.
 //! - `llm`, `tools`, `store`: models, tools and storage, which do not know each other.
+//! - `guard`: rules over texts of runs; pure.
 //! - `config`, `types`: settings and vocabulary, plain data.
 //! - `net`: which addresses are public.
 //! - `telemetry`: logs, metrics and traces.
@@ -89,6 +90,8 @@ pub mod cli;
 pub mod config;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod failpoint;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod guard;
 mod library;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod llm;

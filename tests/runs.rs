@@ -1,5 +1,6 @@
 //! Runs as resources, from outside: what is told of them while they go on and after they ended.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::redis::eventually;
@@ -201,4 +202,58 @@ async fn members_that_no_upstream_is_sent_are_named_in_a_warning() {
     let warnings = warned["agent"]["warnings"].to_string();
     assert!(warnings.contains("aws_0_x") && warnings.len() < 1_000, "{}", warnings.len());
     assert!(!server.post(CHAT, &ask(&json!({}))).await.ok()["agent"]["warnings"].to_string().contains("no upstream"));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_is_cancelled_at_once_in_either_mode_and_stays_so() {
+    let upstream = Upstream::start([Reply::calls("ask", &json!({}))]).await;
+    let mut server = TestServer::start(&upstream.config()).await;
+    let tools = json!([{"type": "function", "function": {"name": "ask", "parameters": {"type": "object"}}}]);
+    let waiting = server.post(CHAT, &ask(&json!({"tools": tools}))).await.ok();
+    let cancel = format!("/v1/runs/{}/cancel", waiting["agent"]["run_id"].as_str().expect("it has an id"));
+    for (wrong, code) in [
+        (json!({"mode": "later"}), "invalid_value"),
+        (json!({"mod": "after_step"}), "unknown_field"),
+        (json!(["after_step"]), "invalid_value"),
+    ] {
+        let answer = server.post(&cancel, &wrong).await;
+        assert_eq!((answer.status, answer.code()), (400, code), "{wrong}");
+    }
+    let after_step = json!({"mode": "after_step"});
+    let run = server.post(&cancel, &after_step).await.ok();
+    assert_eq!((&run["status"], &run["stop_reason"]), (&json!("cancelled"), &json!("cancelled")), "{run}");
+    server.kill9().await;
+    server.restart().await;
+    for mode in [after_step, json!({"mode": "immediate"}), json!({})] {
+        assert_eq!(server.post(&cancel, &mode).await.ok()["status"], "cancelled", "it stays as it is");
+    }
+    // As curl sends it with `-d ''`.
+    let form =
+        server.request(Method::POST, &cancel).header("content-type", "application/x-www-form-urlencoded").body("");
+    assert_eq!(server.send(form).await.ok()["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_model_that_repeats_its_calls_is_stopped_and_the_stream_tells_why() {
+    let calls = || Reply::calls("calculator", &json!({"expression": "1+1"}));
+    let upstream = Upstream::start((0..9).map(|_| calls())).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer =
+        server.post("/v1/agent/completions", &ask(&json!({"agent": {"planning": {"enabled": true}}}))).await.ok();
+    assert_eq!(
+        (&answer["agent"]["status"], &answer["agent"]["stop_reason"]),
+        (&json!("incomplete"), &json!("loop_guard"))
+    );
+    assert_eq!((&answer["choices"][0]["finish_reason"], upstream.requests().len()), (&json!("length"), 5));
+    let run = answer["agent"]["run_id"].as_str().expect("it has an id");
+    let events = server.get(&format!("/v1/runs/{run}/events?stream=false")).await.ok();
+    let told: Vec<_> = events["data"]
+        .as_array()
+        .expect("it is a list")
+        .iter()
+        .filter(|event| event["type"] == "loop_guard.triggered" || event["type"] == "plan.created")
+        .map(|event| (event["type"].clone(), event["action"].clone(), event["step"].clone()))
+        .collect();
+    let guard = |action: &str, step| (json!("loop_guard.triggered"), json!(action), json!(step));
+    assert_eq!(told, [(json!("plan.created"), Value::Null, json!(1)), guard("warn", 3), guard("stop", 5)]);
 }

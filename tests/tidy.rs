@@ -1,6 +1,7 @@
 //! Holds the repository to its conventions: which part may know which, and what every file looks like.
 
 mod modules;
+mod parity;
 mod source;
 mod words;
 
@@ -11,7 +12,7 @@ use self::modules::{Modules, Use};
 
 /// The parts of the house and their floors. Imports go down: a part may use those below it, and itself,
 /// but not its neighbours on the same floor.
-const FLOORS: [(&str, u8); 15] = [
+const FLOORS: [(&str, u8); 16] = [
     ("lib", 8),
     ("main", 8),
     ("cli", 7),
@@ -24,6 +25,7 @@ const FLOORS: [(&str, u8); 15] = [
     ("store", 3),
     ("telemetry", 2),
     ("config", 1),
+    ("guard", 1),
     ("net", 0),
     ("types", 0),
     ("failpoint", 0),

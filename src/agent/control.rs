@@ -239,7 +239,32 @@ impl Control {
 
     /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
     pub async fn cancel<'a>(&self, requester: impl Into<Requester<'a>>, id: &RunId) -> Result<RunView, LookupError> {
+        let silent = || LookupError::Store(Unavailable("the driver of the run does not stop it".to_owned()));
+        self.stop(requester.into(), id, &Command::Cancel).await?.ok_or_else(silent)
+    }
+
+    /// Cancels a run once the step that is under way is done. Returns once the run has stopped, or after a while with the
+    /// run as it is then. A run without a step under way is stopped at once, and one that ended already stays as it is.
+    pub async fn cancel_after_step<'a>(
+        &self,
+        requester: impl Into<Requester<'a>>,
+        id: &RunId,
+    ) -> Result<RunView, LookupError> {
         let requester = requester.into();
+        match self.stop(requester, id, &Command::CancelAfterStep).await? {
+            Some(view) => Ok(view),
+            None => self.get(requester, id).await,
+        }
+    }
+
+    /// Sends a run under way this command, and stops one that has no driver. Returns once the run has stopped; `None` if it
+    /// does not within a while.
+    async fn stop(
+        &self,
+        requester: Requester<'_>,
+        id: &RunId,
+        command: &Command,
+    ) -> Result<Option<RunView>, LookupError> {
         let tenant = requester.tenant;
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         // The command is committed first. If the present driver dies, the next driver reads it and ends the run.
@@ -248,17 +273,19 @@ impl Control {
         loop {
             let (partition, head) = self.find(requester, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
-                self.tell_to_stop(tenant, id).await?;
+                self.tell(tenant, id, command).await?;
             }
-            if head.status.is_final() || self.launcher.stop(tenant, &head).await? {
-                return self.get(requester, id).await;
+            // A step that its replica left is finished by another one.
+            let has_step = *command == Command::CancelAfterStep && head.status == RunStatus::InProgress;
+            if head.status.is_final() || !has_step && self.launcher.stop(tenant, &head).await? {
+                return self.get(requester, id).await.map(Some);
             }
             // The log is the truth, should the head be older.
             if self.ledger.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
-                return self.get(requester, id).await;
+                return self.get(requester, id).await.map(Some);
             }
             if Instant::now() >= deadline || self.lifecycle.is_leaving() {
-                return Err(LookupError::Store(Unavailable("the driver of the run does not stop it".to_owned())));
+                return Ok(None);
             }
             self.until_it_may_have_stopped(tenant, id).await?;
         }
@@ -266,8 +293,12 @@ impl Control {
 
     /// Tells the present or the next driver of a run to stop it.
     pub(in crate::agent) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
-        inbox::send(&self.ledger, tenant, id, &Command::Cancel, None).await?;
-        if let Some(live) = self.active.get(id) {
+        self.tell(tenant, id, &Command::Cancel).await
+    }
+
+    async fn tell(&self, tenant: &Tenant, id: &RunId, command: &Command) -> Result<(), LookupError> {
+        inbox::send(&self.ledger, tenant, id, command, None).await?;
+        if let Some(live) = self.active.get(id).filter(|_| *command == Command::Cancel) {
             live.cancel.cancel();
         }
         Ok(())

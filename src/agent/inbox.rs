@@ -44,8 +44,10 @@ const PAGE: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Stop.
+    /// Stop at once.
     Cancel,
+    /// Stop once the step that is under way is done.
+    CancelAfterStep,
     /// These join the conversation before the next model call.
     Steer {
         /// What the caller says.
@@ -54,6 +56,16 @@ pub enum Command {
     /// A command of another version of this program.
     #[serde(skip)]
     Unreadable,
+}
+
+impl Command {
+    /// Whether it stops the run at once: such a command is accepted even where there is no room for others.
+    fn is_cancellation(&self) -> bool {
+        match self {
+            Self::Cancel => true,
+            Self::CancelAfterStep | Self::Steer { .. } | Self::Unreadable => false,
+        }
+    }
 }
 
 /// The note that a request has sent its command.
@@ -84,7 +96,7 @@ pub async fn send(
 ) -> Result<Delivery, LookupError> {
     let (partition, _) = ledger.find_run(tenant, run).await?;
     let (entry, limit) = (encode(command), ledger.retention().inbox_bytes);
-    let ceiling = (*command != Command::Cancel).then_some(limit);
+    let ceiling = (!command.is_cancellation()).then_some(limit);
     if ceiling.is_some_and(|limit| entry.len() as u64 > limit) {
         return Err(LookupError::CommandTooLarge { bytes: entry.len() as u64, limit });
     }
@@ -215,7 +227,7 @@ pub async fn read(
 pub struct Glance {
     /// How many commands there are.
     pub length: u64,
-    /// Whether one of the new ones is to cancel the run.
+    /// Whether one of the new ones is to cancel the run at once.
     pub cancels: bool,
 }
 

@@ -63,6 +63,8 @@ pub struct NewRun {
     pub approval: ApprovalPatch,
     /// Narrower limits than the agent's.
     pub limits: LimitsPatch,
+    /// Stricter rules than the agent's.
+    pub rules: RulesPatch,
     /// What happens at a limit; `None` for the agent's setting.
     pub on_limit: Option<OnLimit>,
     /// What happens when the session has a live run.
@@ -93,6 +95,8 @@ pub struct KeyClaim {
 pub struct LimitsPatch {
     /// Most model calls.
     pub max_iterations: Option<u32>,
+    /// Most calls of server-side tools.
+    pub max_tool_calls: Option<u32>,
     /// From start to end, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// For each tool call, in milliseconds.
@@ -127,6 +131,43 @@ pub struct ApprovalPatch {
     pub mode: Option<ApprovalMode>,
     /// How long a call waits for an approval, in milliseconds.
     pub timeout_ms: Option<u64>,
+}
+
+/// Rules of the loop that a request asks for.
+#[derive(Debug, Clone, Default)]
+pub struct RulesPatch {
+    /// Patterns of tools whose failed call ends the run, beside the agent's.
+    pub ends_run: Vec<String>,
+    /// When a model that repeats itself is warned and stopped: earlier than the agent says.
+    pub loop_guard: LoopGuardPatch,
+    /// Whether the model is asked for a plan, and how.
+    pub planning: PromptPatch,
+    /// Whether the model is asked how far it has come, and how.
+    pub reflection: PromptPatch,
+    /// After how many tool calls it is asked that.
+    pub reflect_every: Option<u32>,
+}
+
+/// When a model that repeats itself is warned and stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoopGuardPatch {
+    /// After so many turns with the same calls and results it is warned.
+    pub warn_after: Option<u32>,
+    /// After so many it is stopped.
+    pub stop_after: Option<u32>,
+    /// After so many turns with the same results it is warned.
+    pub same_result_warn_after: Option<u32>,
+    /// After so many it is stopped.
+    pub same_result_stop_after: Option<u32>,
+}
+
+/// Whether something is asked of the model, and in which words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromptPatch {
+    /// Whether it is; `None` for what the agent says, or yes where there are words for it.
+    pub enabled: Option<bool>,
+    /// In which words; `None` for the agent's.
+    pub prompt: Option<String>,
 }
 
 impl NewRun {
@@ -168,6 +209,7 @@ impl NewRun {
             policy: None,
             approval: ApprovalPatch::default(),
             limits: LimitsPatch::default(),
+            rules: RulesPatch::default(),
             on_limit: None,
             on_conflict: OnConflict::Reject,
             options,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::request::Parts;
 use http::{HeaderMap, header};
@@ -45,7 +46,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
-        check_media_type(request.headers())?;
+        check_media_type(request.headers(), request.body().is_end_stream())?;
         let body = tokio::time::timeout(BODY_TIMEOUT, bodies::read(request)).await;
         let too_slow = |_| ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive");
         let (text, room) = body.map_err(too_slow)??;
@@ -53,21 +54,15 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-/// `application/json`, or no media type at all with an empty body.
-fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// `application/json`, or an empty body.
+fn check_media_type(headers: &HeaderMap, is_empty: bool) -> Result<(), ApiError> {
     let unsupported = |message: &str| Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return unsupported("compressed bodies are not supported");
     }
-    let Some(media_type) = headers.get(header::CONTENT_TYPE) else {
-        return match headers.get(header::CONTENT_LENGTH) {
-            Some(length) if length == "0" => Ok(()),
-            None if !headers.contains_key(header::TRANSFER_ENCODING) => Ok(()),
-            _ => unsupported("content-type must be application/json"),
-        };
-    };
-    let essence = media_type.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|media_type| media_type.to_str().ok());
+    let essence = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if is_empty || essence.eq_ignore_ascii_case("application/json") {
         Ok(())
     } else {
         unsupported("content-type must be application/json")

@@ -15,7 +15,7 @@ use crate::api::params::{IdempotencyKey, RunsQuery};
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::RunNames;
-use crate::api::wire::run::{List, RunObject, Steering, read_steering};
+use crate::api::wire::run::{CancelMode, Cancellation, List, RunObject, Steering, read_cancellation, read_steering};
 use crate::types::{RunId, RunStatus, SessionId};
 
 /// Lists runs, newest first.
@@ -51,14 +51,32 @@ pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -
 }
 
 /// Cancels a run and answers once it has stopped.
+///
+/// With `after_step` the run stops once its step is done: the model's turn that is under way, and the tools that it calls.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancelRun",
+    request_body = Option<Cancellation>,
     params(RunPath),
-    responses((status = 200, description = "The run as it ended", body = RunObject<'_>)),
+    responses(
+        (status = 200, description = "The run as it ended", body = RunObject<'_>),
+        (status = 202, description = "The run, which stops when its step is done", body = RunObject<'_>),
+    ),
 )]
-pub async fn cancel(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -> Result<Response, ApiError> {
-    let view = api.agent.runs().cancel(caller.requester(), &id).await?;
-    Ok(axum::Json(RunObject::from(&view)).into_response())
+pub async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    body: JsonText,
+) -> Result<Response, ApiError> {
+    let (runs, requester) = (api.agent.runs(), caller.requester());
+    let mode = read_cancellation(body.as_str()?)?;
+    let view = match mode {
+        CancelMode::Immediate => runs.cancel(requester, &id).await?,
+        CancelMode::AfterStep => runs.cancel_after_step(requester, &id).await?,
+    };
+    let goes_on = mode == CancelMode::AfterStep && !view.head.status.is_final();
+    let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, axum::Json(RunObject::from(&view))).into_response())
 }
 
 /// Lets messages join a live run's conversation before its next model call.

@@ -8,15 +8,20 @@ use toml::de::DeValue;
 
 use super::builtin_tool::DECLARED_TOOLS;
 use super::fallbacks::{self, find_upstream};
+use super::guard;
 use super::mistake::suggestion;
 use super::quantity::seconds;
 use super::reader::Section;
+use super::rules;
+use super::tool_pattern::ToolPattern;
 use super::upstream::Upstream;
-use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
+use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
+use crate::types::guard::Guards;
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
+use crate::types::rules::LoopRules;
 use crate::types::run::OnLimit;
 
 /// The agent that a request runs as if it names a model, and that other agents inherit from.
@@ -52,6 +57,8 @@ pub struct AgentConfig {
     pub always_offered: Vec<String>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
+    /// How the loop of its runs treats what goes wrong in it.
+    pub rules: Arc<LoopRules>,
     /// Whether traces may tell what is said in its runs.
     pub trace_content: bool,
     /// The bounds of its runs; a request may ask for less.
@@ -60,6 +67,8 @@ pub struct AgentConfig {
     pub policy: Arc<Layer>,
     /// How the calls are approved that a policy asks for.
     pub approval: ApprovalTerms,
+    /// What the answers and results of its runs are held to.
+    pub guards: Arc<Guards>,
 }
 
 /// The ceiling of an agent's runs.
@@ -67,6 +76,8 @@ pub struct AgentConfig {
 pub struct LimitsConfig {
     /// Most model calls.
     pub max_iterations: u32,
+    /// Most calls of server-side tools; `None` for any number.
+    pub max_tool_calls: Option<u32>,
     /// From start to end of a run.
     pub timeout: Duration,
     /// For each tool call.
@@ -131,11 +142,12 @@ impl AgentConfig {
             max_offered_tools: read_max_offered_tools(section, parent),
             always_offered: read_always_offered(section, parent),
             on_limit,
+            rules: rules::read(section, parent.map(|parent| &*parent.rules)),
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
             policy: read_policy(section, parent),
-            approval: section
-                .section("approval", |approval| ApprovalTerms::read(approval, parent.map(|parent| &parent.approval))),
+            approval: read_approval(section, parent),
+            guards: guard::read(section, parent.map(|parent| &*parent.guards)),
         }
     }
 
@@ -147,6 +159,11 @@ impl AgentConfig {
 fn read_policy(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Arc<Layer> {
     let inherited = parent.map(|parent| &*parent.policy);
     Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Agent, inherited)))
+}
+
+fn read_approval(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> ApprovalTerms {
+    let inherited = parent.map(|parent| &parent.approval);
+    section.section("approval", |approval| ApprovalTerms::read(approval, inherited))
 }
 
 fn read_on_limit(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> OnLimit {
@@ -240,6 +257,11 @@ impl LimitsConfig {
             "Most model calls in a run.",
             Iterations(parent.map_or(20, |parent| parent.max_iterations)),
         );
+        let max_tool_calls = section.optional(
+            "max_tool_calls",
+            "Most calls of server-side tools in a run. Those beyond it are not made, and `on_limit` says what follows. If absent, \
+             there may be any number.",
+        );
         let timeout = section.key(
             "timeout",
             "Most time for a run, not counting the time that it waits for its client. After a crash, at most 15 s of \
@@ -258,6 +280,11 @@ impl LimitsConfig {
         let cost_budget = section.or_inherited("cost_budget_usd", cost_budget, inherited);
         Self {
             max_iterations,
+            max_tool_calls: section.or_inherited(
+                "max_tool_calls",
+                max_tool_calls,
+                parent.and_then(|parent| parent.max_tool_calls),
+            ),
             timeout,
             tool_timeout,
             token_budget: section.or_inherited(
@@ -309,39 +336,6 @@ impl FromToml for Budget {
             Micros(0) => Err(Misread::new(value, "must be above 0; leave it out for no limit")),
             money => Ok(Self(money)),
         }
-    }
-
-    fn show(&self) -> String {
-        self.0.show()
-    }
-}
-
-/// A tool's name, in which `*` matches any characters.
-struct ToolPattern(String);
-
-impl ToolPattern {
-    fn new(pattern: &str) -> Self {
-        Self(pattern.to_owned())
-    }
-}
-
-/// Reads a tool's name, in which `*` matches any characters.
-pub(super) fn tool_pattern(value: &Spanned<DeValue<'_>>) -> Result<String, Misread> {
-    let pattern = text(value, "the name of a tool")?;
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*');
-    if !pattern.is_empty() && pattern.bytes().all(allowed) {
-        return Ok(pattern.to_owned());
-    }
-    Err(Misread::new(value, "a tool's name has only characters of A-Z a-z 0-9 _ -, and * for any characters"))
-}
-
-impl FromToml for ToolPattern {
-    fn form() -> String {
-        "tool name".into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        tool_pattern(value).map(Self)
     }
 
     fn show(&self) -> String {

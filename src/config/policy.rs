@@ -3,9 +3,9 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::agent::tool_pattern;
 use super::mistake::suggestion;
 use super::reader::Section;
+use super::tool_pattern::tool_pattern;
 use super::value::{FromToml, Misread, Word, text};
 use crate::types::policy::{Layer, LayerOwner, Mode, Rule};
 

@@ -1,5 +1,7 @@
 //! The configuration as a whole: what is found where.
 
+mod agents;
+mod default_agent;
 mod differences;
 mod docs;
 mod egress;
@@ -9,6 +11,7 @@ mod mistakes;
 mod openapi;
 mod pools;
 mod presets;
+mod rules;
 mod run_code;
 mod templates;
 mod traces;
@@ -21,9 +24,6 @@ use std::time::Duration;
 use insta::assert_snapshot;
 
 use super::*;
-use crate::types::approval::ApprovalTerms;
-use crate::types::policy::{Layer, LayerOwner};
-use crate::types::run::OnLimit;
 use crate::types::tool::WrittenCalls;
 use crate::types::{Effect, Micros, Price};
 
@@ -87,50 +87,6 @@ fn nothing_written_is_all_defaults() {
         tenant_limit: 4294967296,
         usage_ttl: 34560000s,
         usage_rows: 2000,
-    }
-    "#);
-}
-
-#[test]
-fn nothing_written_declares_the_default_agent() {
-    assert_snapshot!(format!("{:#?}", load("").agents), @r#"
-    {
-        "default": AgentConfig {
-            name: "default",
-            model: None,
-            fallbacks: None,
-            system: None,
-            tools: [
-                "calculator",
-                "current_time",
-            ],
-            hedge_after: None,
-            max_offered_tools: 64,
-            always_offered: [],
-            on_limit: Stop,
-            trace_content: true,
-            limits: LimitsConfig {
-                max_iterations: 20,
-                timeout: 300s,
-                tool_timeout: 120s,
-                token_budget: None,
-                cost_budget: None,
-            },
-            policy: Layer {
-                owner: Agent,
-                mode: Allow,
-                allow: [],
-                ask: [],
-                deny: [],
-            },
-            approval: ApprovalTerms {
-                mode: Pause,
-                timeout_ms: 86400000,
-                needed: 1,
-                approvers: [],
-                separate: false,
-            },
-        },
     }
     "#);
 }
@@ -289,52 +245,6 @@ fn the_file_is_found_or_named() {
     let error = load(&named).unwrap_err().to_string();
     let expected = "1: server.max_connections: must be an integer from 1 to 4294967295";
     assert_eq!(error, format!("{}:{expected}", other.display()));
-}
-
-#[test]
-fn other_agents_start_from_the_default_agent_wherever_it_stands() {
-    let settings = load(
-        "
-        [agents.small.limits]
-        max_iterations = 3
-        [agents.small]
-        system = 'Be brief.'
-        [agents.default]
-        model = 'demo/demo'
-        tools = ['calc*']
-        hedge_after = '1500ms'
-        on_limit = 'error'
-        trace_content = false
-        [agents.default.limits]
-        max_iterations = 200
-        timeout = '10s'
-        token_budget = 1000
-        cost_budget_usd = 0.5
-        ",
-    );
-    let expected = AgentConfig {
-        name: "small".into(),
-        model: Some("demo/demo".into()),
-        fallbacks: None,
-        system: Some("Be brief.".into()),
-        tools: vec!["calc*".into()],
-        hedge_after: Some(Duration::from_millis(1_500)),
-        max_offered_tools: 64,
-        always_offered: vec![],
-        on_limit: OnLimit::Error,
-        trace_content: false,
-        limits: LimitsConfig {
-            max_iterations: 3,
-            timeout: Duration::from_secs(10),
-            tool_timeout: Duration::from_mins(2),
-            token_budget: Some(1000),
-            cost_budget: Some(Micros(500_000)),
-        },
-        policy: Layer { owner: LayerOwner::Agent, ..Layer::default() }.into(),
-        approval: ApprovalTerms::default(),
-    };
-    assert_eq!(settings.agents["small"], expected);
-    assert_eq!(settings.agents["default"].limits.max_iterations, 200);
 }
 
 #[test]

@@ -129,16 +129,16 @@ impl RunFold {
             | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
+            | Event::LoopGuardTriggered(_)
+            | Event::PlanCreated { .. }
+            | Event::ReflectionStarted { .. }
+            | Event::StopAfterStep
             | Event::CommandsApplied { .. } => return,
             Event::RunQueued => Observation::Accepted,
             Event::RunStarted => self.start(record.at_ms),
             Event::RunResumed { leg } => Observation::Resumed(self.resume(leg.is_some())),
             Event::StepStarted { reserved, model, .. } => {
-                if let Some(model) = model {
-                    self.model.clone_from(model);
-                }
-                self.step_began_ms = Some(record.at_ms);
-                self.reserved = *reserved;
+                self.begin_step(model.as_ref(), *reserved, record.at_ms);
                 self.repeat(&mut observe);
                 Observation::Reserved(*reserved)
             }
@@ -175,6 +175,14 @@ impl RunFold {
             Event::RunFinished(outcome) => self.finish(outcome),
         };
         observe(&self.model, observation);
+    }
+
+    fn begin_step(&mut self, model: Option<&Arc<StepModel>>, reserved: Reservation, at_ms: u64) {
+        if let Some(model) = model {
+            self.model.clone_from(model);
+        }
+        self.step_began_ms = Some(at_ms);
+        self.reserved = reserved;
     }
 
     /// The run is to stop, because of this error if there was one.
@@ -268,7 +276,7 @@ impl RunFold {
 #[must_use]
 pub fn call_outcome(outcome: &ToolOutcome) -> &'static str {
     match outcome.ending {
-        CallEnding::Answered if outcome.is_error => "error",
+        CallEnding::Answered if outcome.has_failed() => "error",
         CallEnding::Answered => "ok",
         CallEnding::Stopped => "stopped",
         CallEnding::Skipped => "skipped",

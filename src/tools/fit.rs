@@ -11,7 +11,11 @@ use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use crate::guard::result::sanitise;
+use crate::tools::truncate::cut_to_size;
+use crate::types::ToolOutcome;
 use crate::types::conversation::{Extra, Link, Part, PartKind, Source};
+use crate::types::guard::ResultBounds;
 use crate::types::tool::Measurement;
 
 /// Most measurements of a call.
@@ -39,8 +43,20 @@ const LENIENT: GeneralPurposeConfig =
 const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
+/// Makes all that is kept of an answer fit to be kept and sent, and cuts it to size. What no model reads is taken out
+/// before, so that it takes no room.
+pub fn settle(outcome: &mut ToolOutcome, bounds: ResultBounds) {
+    let ToolOutcome { parts, structured, measurements, .. } = outcome;
+    fit(parts, measurements);
+    let hex_run = usize::try_from(bounds.hex_run).unwrap_or(usize::MAX);
+    let mut pictures = sanitise(parts, structured, hex_run);
+    fit(&mut pictures, &mut Vec::new());
+    parts.append(&mut pictures);
+    outcome.truncated |= cut_to_size(parts, structured, bounds.max_bytes);
+}
+
 /// Makes the parts and measurements of an answer fit to be kept and sent.
-pub fn fit(parts: &mut Vec<Part>, measurements: &mut Vec<Measurement>) {
+fn fit(parts: &mut Vec<Part>, measurements: &mut Vec<Measurement>) {
     for part in &mut *parts {
         fit_part(part);
     }
@@ -164,6 +180,36 @@ fn clip(text: &mut String, max_bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::guard::MAX_RESULT_BYTES;
+
+    fn settled(text: String, bounds: ResultBounds) -> ToolOutcome {
+        let mut outcome = ToolOutcome { parts: vec![Part::text(text)], ..ToolOutcome::default() };
+        settle(&mut outcome, bounds);
+        outcome
+    }
+
+    #[test]
+    fn data_takes_no_room_in_an_answer() {
+        let text = format!("a data:application/zip;base64,{} b \u{1b}[1m{}", "QUJD".repeat(30_000), "z".repeat(50_000));
+        let outcome = settled(text, ResultBounds::default());
+        assert!(!outcome.truncated);
+        assert_eq!(outcome.text(), format!("a [application/zip, 90000 bytes] b {}", "z".repeat(50_000)));
+        let png = STANDARD.encode([b"\x89PNG\r\n\x1a\n", &[7; 300][..]].concat());
+        let outcome = settled(format!("<img src=\"data:image/jpeg;base64,{png}\">"), ResultBounds::default());
+        assert_eq!(outcome.parts[0].as_text(), Some("<img src=\"[image/jpeg, 308 bytes]\">"));
+        assert_eq!(outcome.parts[1].in_words(), "[image, image/png, 308 bytes]");
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_within_no_character() {
+        let outcome = settled("é".repeat(100_000), ResultBounds::default());
+        assert!(outcome.truncated && !outcome.is_error);
+        assert!(outcome.text().len() <= MAX_RESULT_BYTES && outcome.text().len() > MAX_RESULT_BYTES - 100);
+        assert!(outcome.text().starts_with('é') && outcome.text().ends_with('é'));
+        assert!(outcome.text().contains(" bytes removed …]"));
+        let small = settled("x".repeat(9_000), ResultBounds::default().within(1_000));
+        assert!(small.truncated && (1_900..=2_000).contains(&small.text().len()), "half of a small window");
+    }
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 

@@ -7,9 +7,7 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use crate::tools::fit::fit;
 use crate::tools::registry::RegisteredTool;
-use crate::tools::truncate::cut_to_size;
 use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
 use crate::types::tool::CallEnding;
@@ -18,7 +16,8 @@ use crate::types::tool::CallEnding;
 ///
 /// Whatever happens becomes an outcome: a failure, a panic, a tool that does not answer within the
 /// context's timeout. The latter two leave it unknown how far the tool came. On timeout and when this future is
-/// dropped the call is dropped too, so nothing that it would have said later arrives.
+/// dropped the call is dropped too, so nothing that it would have said later arrives. The answer comes as the tool gave it:
+/// [`settle`](crate::tools::fit::settle) makes it fit to be kept.
 pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context: CallContext) -> ToolOutcome {
     let begun = Instant::now();
     let name = tool.spec().name.clone();
@@ -29,21 +28,20 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
         Ok(ended) => told(&name, ended),
         Err(_) => lost(format!("The tool `{name}` did not answer within {} ms.", limit.as_millis())),
     };
-    let ToolAnswer { mut parts, mut structured, is_error, bytes, status, mut measurements } = answer;
-    fit(&mut parts, &mut measurements);
-    let truncated = cut_to_size(&mut parts, &mut structured);
+    let ToolAnswer { parts, structured, is_error, bytes, status, measurements } = answer;
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     ToolOutcome {
         parts,
         structured,
         is_error,
-        truncated,
+        truncated: false,
         ending,
         latency_ms,
         bytes,
         status,
         measurements,
         found: Vec::new(),
+        failure: None,
     }
 }
 
@@ -81,7 +79,6 @@ mod tests {
     use crate::tools::check_arguments;
     use crate::tools::registry::Registry;
     use crate::tools::testing::{Behaviour, StubTool, context};
-    use crate::tools::truncate::MAX_RESULT_BYTES;
     use crate::types::conversation::Part;
 
     fn call(behaviour: Behaviour) -> impl Future<Output = ToolOutcome> {
@@ -124,16 +121,5 @@ mod tests {
         let waiting = timeout(Duration::from_secs(1), call(behaviour)).await;
         waiting.expect_err("the tool hangs");
         stopped.await.expect_err("its task was dropped and never sent anything");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_long_answer_is_cut_within_no_character() {
-        let outcome = call(Behaviour::Answer { text: "é".repeat(100_000), after: Duration::ZERO }).await;
-        assert!(outcome.truncated && !outcome.is_error);
-        assert!(outcome.text().len() <= MAX_RESULT_BYTES && outcome.text().len() > MAX_RESULT_BYTES - 100);
-        assert!(outcome.text().starts_with('é') && outcome.text().ends_with('é'));
-        assert!(outcome.text().contains(" bytes removed …]"));
-        let error = call(Behaviour::Fail("x".repeat(100_000))).await;
-        assert!(error.truncated && error.text().len() <= MAX_RESULT_BYTES);
     }
 }

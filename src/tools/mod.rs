@@ -132,7 +132,7 @@ pub struct Told<'a> {
     pub metadata: &'a BTreeMap<String, String>,
 }
 
-/// What a tool answers. It gives its parts as they are: [`invoke()`] makes them fit, see [`fit`].
+/// What a tool answers. It gives its parts as they are: the caller of [`invoke()`] makes them fit, see [`fit`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolAnswer {
     /// What the model is told.

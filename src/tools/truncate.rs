@@ -5,9 +5,6 @@ use std::borrow::Cow;
 use crate::types::conversation::{Part, PartKind};
 use crate::types::json::RawValueEq;
 
-/// The longest result, in bytes: of everything that is kept of a call's answer together, but for pictures, sound and files.
-pub const MAX_RESULT_BYTES: usize = 51_200;
-
 /// Most bytes of the pictures and the sound of a result, in base64. Models read little in a large picture, and vendors take
 /// pictures of this size.
 pub const MAX_MEDIA_BYTES: usize = 4 << 20;
@@ -28,15 +25,15 @@ const MAX_TOLD_BYTES: usize = 256;
 /// Room for the marker between head and tail.
 const MARKER_BYTES: usize = 64;
 
-/// Cuts an answer so that it is within [`MAX_RESULT_BYTES`], [`MAX_MEDIA_BYTES`], [`MAX_FILE_BYTES`] and [`MAX_PARTS`]; whether
+/// Cuts an answer so that it is within `max_bytes`, [`MAX_MEDIA_BYTES`], [`MAX_FILE_BYTES`] and [`MAX_PARTS`]; whether
 /// anything was cut. Texts lose their middles; a picture or the like for which there is no room is described in words.
-pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -> bool {
+pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>, max_bytes: usize) -> bool {
     let mut any = parts.len() > MAX_PARTS;
     if any {
         let removed = parts.drain(MAX_PARTS - 1..).count();
         parts.push(Part::text(format!("[… {removed} parts removed …]")));
     }
-    if let Some(json) = structured.take_if(|json| json.get().len() > MAX_RESULT_BYTES) {
+    if let Some(json) = structured.take_if(|json| json.get().len() > max_bytes) {
         any = true;
         // It stands for the text, so it is cut as text.
         if parts.is_empty() {
@@ -48,9 +45,9 @@ pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -
     let without_room = parts.iter_mut().filter_map(|part| (!rooms.has_taken(part)).then_some(part));
     let (texts, others): (Vec<&mut Part>, Vec<_>) = without_room.partition(|part| part.as_text().is_some());
     // However long the texts are, that there was a picture is told.
-    let most = MAX_TOLD_BYTES.min((MAX_RESULT_BYTES - taken) / others.len().max(1));
+    let most = MAX_TOLD_BYTES.min((max_bytes - taken) / others.len().max(1));
     let told: Vec<usize> = others.iter().map(|part| part.in_words().len().min(most)).collect();
-    let mut room = Room(MAX_RESULT_BYTES - taken - told.iter().sum::<usize>());
+    let mut room = Room(max_bytes - taken - told.iter().sum::<usize>());
     for part in texts {
         any |= room.take(part);
     }
@@ -134,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::types::conversation::{PartKind, Source};
+    use crate::types::guard::MAX_RESULT_BYTES;
 
     #[test]
     fn keeps_head_and_tail() {
@@ -157,15 +155,15 @@ mod tests {
     #[test]
     fn a_picture_that_does_not_fit_is_told_of_in_words() {
         let mut parts = vec![image(3_000_000), image(300_000)];
-        assert!(cut_to_size(&mut parts, &mut None));
+        assert!(cut_to_size(&mut parts, &mut None, MAX_RESULT_BYTES));
         assert_eq!(parts, [image(3_000_000), Part::text("[image, image/png, 300000 bytes]")]);
         let mut parts = vec![file(90_000), file(9_000), file(60_000)];
-        assert!(cut_to_size(&mut parts, &mut None));
+        assert!(cut_to_size(&mut parts, &mut None, MAX_RESULT_BYTES));
         let told = Part::text("[file n.pdf, application/pdf, 60000 bytes]");
         assert_eq!(parts, [file(90_000), file(9_000), told]);
         // Text has its own room, and leaves some to tell what is not there.
         let mut parts = vec![image(4_000_000), image(30_000), Part::text("x".repeat(60_000))];
-        assert!(cut_to_size(&mut parts, &mut None));
+        assert!(cut_to_size(&mut parts, &mut None, MAX_RESULT_BYTES));
         assert_eq!(parts[0], Part::text("[image, image/png, 3999999 bytes]"));
         assert_eq!(parts[1], image(30_000));
         let bytes = parts.iter().filter(|part| !part.is_media()).map(Part::bytes).sum::<usize>();
@@ -185,10 +183,10 @@ mod tests {
         let json = format!("[{}1]", "1,".repeat(40_000));
         let json = || Some(RawValueEq(serde_json::value::RawValue::from_string(json.clone()).unwrap()));
         let (mut parts, mut structured) = (Vec::new(), json());
-        assert!(cut_to_size(&mut parts, &mut structured) && structured.is_none());
+        assert!(cut_to_size(&mut parts, &mut structured, MAX_RESULT_BYTES) && structured.is_none());
         assert!(parts.len() == 1 && (MAX_RESULT_BYTES - 64..=MAX_RESULT_BYTES).contains(&parts[0].bytes()));
         let (mut parts, mut structured) = (vec![Part::text("a")], json());
-        assert!(cut_to_size(&mut parts, &mut structured));
+        assert!(cut_to_size(&mut parts, &mut structured, MAX_RESULT_BYTES));
         assert_eq!((parts, structured), (vec![Part::text("a")], None));
     }
 
@@ -200,12 +198,12 @@ mod tests {
         };
         let all: Vec<Part> = (0..MAX_PARTS + 9).map(part).collect();
         let mut parts = all.clone();
-        assert!(cut_to_size(&mut parts, &mut None));
+        assert!(cut_to_size(&mut parts, &mut None, MAX_RESULT_BYTES));
         assert_eq!(parts.len(), MAX_PARTS);
         assert_eq!(parts.pop(), Some(Part::text("[… 10 parts removed …]")));
         assert_eq!(parts, all[..MAX_PARTS - 1]);
         let mut most = all[..MAX_PARTS].to_vec();
-        assert!(!cut_to_size(&mut most, &mut None) && most.len() == MAX_PARTS);
+        assert!(!cut_to_size(&mut most, &mut None, MAX_RESULT_BYTES) && most.len() == MAX_PARTS);
     }
 
     proptest! {
@@ -214,7 +212,7 @@ mod tests {
             let part = |(is_text, length): (bool, usize)| if is_text { Part::text("x".repeat(length)) } else { image(length) };
             let parts: Vec<Part> = lengths.into_iter().map(part).collect();
             let (bytes, mut cut) = (parts.iter().map(Part::bytes).sum::<usize>(), parts.clone());
-            let any = cut_to_size(&mut cut, &mut None);
+            let any = cut_to_size(&mut cut, &mut None, MAX_RESULT_BYTES);
             let of = |is_media: bool| cut.iter().filter(|part| part.is_media() == is_media).map(Part::bytes).sum::<usize>();
             prop_assert!(of(false) <= MAX_RESULT_BYTES && of(true) <= MAX_MEDIA_BYTES + MAX_FILE_BYTES);
             prop_assert!(any == (cut != parts) && (bytes <= MAX_RESULT_BYTES || any || of(true) > 0));

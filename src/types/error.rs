@@ -22,12 +22,18 @@ pub enum ErrorKind {
     EmptyResponse,
     /// It is unknown whether a call of a tool with side effects took effect.
     OutcomeUnknown,
+    /// A tool call failed, and the run was not to go on then.
+    ToolFailed,
     /// The run was interrupted too often without progress.
     CrashLoop,
     /// What the run needs to go on is no longer in the store or the configuration.
     StoreLostState,
     /// The limit of model calls was reached, and the run was to fail at its limits.
     IterationLimit,
+    /// The limit of tool calls was reached, and the run was to fail at its limits.
+    ToolCallLimit,
+    /// The model repeated tool calls that brought nothing new, and the run was to fail at its limits.
+    LoopGuard,
     /// A token or cost budget is used up, and the run was to fail at its limits.
     BudgetExceeded,
     /// The run's time is up, and it was to fail at its limits.
@@ -52,9 +58,12 @@ impl ErrorKind {
             | Self::RequestRejected
             | Self::ContextLength
             | Self::OutcomeUnknown
+            | Self::ToolFailed
             | Self::CrashLoop
             | Self::StoreLostState
             | Self::IterationLimit
+            | Self::ToolCallLimit
+            | Self::LoopGuard
             | Self::BudgetExceeded
             | Self::TimeLimit
             | Self::Internal => false,

@@ -16,6 +16,7 @@ use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::price::StepModel;
 pub use crate::types::reservation::Reservation;
+use crate::types::rules::LoopFinding;
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
 use crate::types::usage::{BudgetStatus, Usage, Used};
@@ -117,6 +118,12 @@ pub enum Event {
     ApprovalRequired(Box<ApprovalRequest>),
     /// A call that waits for an approval was decided, or its time ran out.
     ApprovalResolved(Box<Approval>),
+    /// The model has repeated tool calls that brought nothing new: it is warned, or the run stops.
+    LoopGuardTriggered(Box<LoopFinding>),
+    /// The next model call asks the model for a plan, with this text beside the conversation.
+    PlanCreated { step: u32, text: String },
+    /// The next model call asks the model how far it has come, with this text beside the conversation.
+    ReflectionStarted { step: u32, text: String },
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
     /// A server-side tool tells how far it is.
@@ -146,6 +153,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         short: Option<Shortfall>,
     },
+    /// The run is to stop as cancelled once the step that is under way is done. Internal.
+    StopAfterStep,
     /// Commands of the inbox were applied to the run. Internal.
     CommandsApplied {
         /// The number of the last command that was applied, counted from 1.
@@ -176,6 +185,7 @@ impl Event {
             Self::TurnFinished { .. }
             | Self::CallAllowed { .. }
             | Self::StopRequested { .. }
+            | Self::StopAfterStep
             | Self::CommandsApplied { .. }
             | Self::HandedOff => false,
             Self::RunQueued
@@ -194,6 +204,9 @@ impl Event {
             | Self::BudgetWarning { .. }
             | Self::ApprovalRequired(_)
             | Self::ApprovalResolved(_)
+            | Self::LoopGuardTriggered(_)
+            | Self::PlanCreated { .. }
+            | Self::ReflectionStarted { .. }
             | Self::ToolStarted { .. }
             | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }

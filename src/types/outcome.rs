@@ -63,12 +63,18 @@ impl RunStatus {
 pub enum StopReason {
     /// The model answered without calling tools.
     Done,
+    /// The model answered that it has nothing to say.
+    NoReply,
     /// The model's own length limit.
     Length,
     /// The upstream's content filter held the answer, or the rest of it, back.
     ContentFilter,
     /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
     MaxIterations,
+    /// [`Limits::max_tool_calls`](crate::types::Limits::max_tool_calls).
+    MaxToolCalls,
+    /// Its model repeated tool calls that brought nothing new.
+    LoopGuard,
     /// The token budget of the run, its session or its key.
     TokenBudget,
     /// The cost budget of the run, its session or its key.
@@ -93,6 +99,8 @@ pub enum StopReason {
     EmptyResponse,
     /// It is unknown whether a call with side effects took effect, and the run was to fail then.
     OutcomeUnknown,
+    /// A tool call failed, and the run was not to go on then.
+    ToolError,
     /// It was resumed too often without progress.
     CrashLoop,
     /// What it needs to go on is no longer in the store or the configuration.
@@ -107,9 +115,12 @@ impl StopReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
+            Self::NoReply => "no_reply",
             Self::Length => "length",
             Self::ContentFilter => "content_filter",
             Self::MaxIterations => "max_iterations",
+            Self::MaxToolCalls => "max_tool_calls",
+            Self::LoopGuard => "loop_guard",
             Self::TokenBudget => "token_budget",
             Self::CostBudget => "cost_budget",
             Self::Timeout => "timeout",
@@ -121,6 +132,7 @@ impl StopReason {
             Self::OutcomeAsked => "outcome_asked",
             Self::Approval => "approval",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::ToolError => "tool_error",
             Self::CrashLoop => "crash_loop",
             Self::StoreLostState => "store_lost_state",
             Self::InternalError => "internal_error",
@@ -131,16 +143,21 @@ impl StopReason {
     #[must_use]
     pub fn status(self) -> RunStatus {
         match self {
-            Self::Done | Self::Length => RunStatus::Completed,
-            Self::ContentFilter | Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => {
-                RunStatus::Incomplete
-            }
+            Self::Done | Self::NoReply | Self::Length => RunStatus::Completed,
+            Self::ContentFilter
+            | Self::MaxIterations
+            | Self::MaxToolCalls
+            | Self::LoopGuard
+            | Self::TokenBudget
+            | Self::CostBudget
+            | Self::Timeout => RunStatus::Incomplete,
             Self::ClientTools | Self::OutcomeAsked | Self::Approval => RunStatus::RequiresAction,
             Self::Cancelled | Self::Abandoned => RunStatus::Cancelled,
             Self::ProviderError
             | Self::ContextLimit
             | Self::EmptyResponse
             | Self::OutcomeUnknown
+            | Self::ToolError
             | Self::CrashLoop
             | Self::StoreLostState
             | Self::InternalError => RunStatus::Failed,
@@ -152,11 +169,16 @@ impl StopReason {
     pub fn limit_sentence(self) -> Option<&'static str> {
         match self {
             Self::MaxIterations => Some("The run stopped at its limit of model calls before the answer was complete."),
+            Self::MaxToolCalls => Some("The run stopped at its limit of tool calls before the answer was complete."),
+            Self::LoopGuard => {
+                Some("The run stopped because its model repeated tool calls again and again that brought nothing new.")
+            }
             Self::TokenBudget => Some("The run stopped because a token budget has no room for another model call."),
             Self::CostBudget => Some("The run stopped because a cost budget has no room for another model call."),
             Self::Timeout => Some("The run stopped at its time limit before the answer was complete."),
             Self::ContentFilter => Some("The upstream's content filter held the answer back."),
             Self::Done
+            | Self::NoReply
             | Self::Length
             | Self::ClientTools
             | Self::OutcomeAsked
@@ -167,6 +189,7 @@ impl StopReason {
             | Self::ContextLimit
             | Self::EmptyResponse
             | Self::OutcomeUnknown
+            | Self::ToolError
             | Self::CrashLoop
             | Self::StoreLostState
             | Self::InternalError => None,
@@ -182,6 +205,7 @@ impl StopReason {
             Self::OutcomeUnknown => {
                 (ErrorKind::OutcomeUnknown, "Whether the call of a tool with side effects took effect is unknown.")
             }
+            Self::ToolError => (ErrorKind::ToolFailed, "A tool call failed, and the run was to end then."),
             Self::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without progress."),
             Self::StoreLostState => (
                 ErrorKind::StoreLostState,
@@ -190,9 +214,12 @@ impl StopReason {
             Self::ProviderError => (ErrorKind::UpstreamUnavailable, "The upstream failed."),
             Self::InternalError => (ErrorKind::Internal, "The server failed."),
             Self::Done
+            | Self::NoReply
             | Self::Length
             | Self::ContentFilter
             | Self::MaxIterations
+            | Self::MaxToolCalls
+            | Self::LoopGuard
             | Self::TokenBudget
             | Self::CostBudget
             | Self::Timeout

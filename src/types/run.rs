@@ -7,10 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::types::fallback::{CallTerms, Fallback};
+use crate::types::guard::Guards;
 use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
+use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
 use crate::types::usage::Micros;
@@ -24,6 +26,9 @@ pub const LEASE_TTL: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// Most model calls.
     pub max_iterations: u32,
+    /// Most calls of server-side tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
     /// From start to end, without the time the run waited for its client.
     pub timeout_ms: u64,
     /// For each tool call.
@@ -207,9 +212,15 @@ pub struct RunSpec {
     pub warnings: Vec<String>,
     /// See [`OnLimit`].
     pub on_limit: OnLimit,
+    /// How its loop treats what goes wrong in it.
+    #[serde(default, skip_serializing_if = "LoopRules::are_default")]
+    pub rules: Arc<LoopRules>,
     /// How long a model may say nothing before a second one is asked beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_after_ms: Option<u64>,
+    /// What its answers and results are held to.
+    #[serde(default, skip_serializing_if = "Guards::is_standard")]
+    pub guards: Arc<Guards>,
     /// What the caller asked for besides.
     pub options: RunOptions,
 }

@@ -63,6 +63,17 @@ pub enum Stop {
     Texts(Vec<String>),
 }
 
+impl Sampling {
+    /// Whether the answer is to be JSON.
+    #[must_use]
+    pub fn asks_for_json(&self) -> bool {
+        match self.response_format {
+            Some(ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. }) => true,
+            Some(ResponseFormat::Text) | None => false,
+        }
+    }
+}
+
 /// What form an answer has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -138,9 +138,18 @@ pub struct ToolOutcome {
     /// The tools that the model is offered from the next step on, because the call found them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<FoundTool>,
+    /// What the tool said, where the call failed and the agent's result for that takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 impl ToolOutcome {
+    /// Whether the call failed, whatever the model is told of it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.is_error || self.failure.is_some()
+    }
+
     /// A call that was refused or abandoned before it was dispatched.
     #[must_use]
     pub fn skipped(why: impl Into<String>) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::agent::admission::approve::{self, Decided};
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
-use crate::agent::admission::{Admission, Started, transcript, unsupported};
+use crate::agent::admission::{Admission, Started, rules, transcript, unsupported};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
@@ -236,6 +236,11 @@ fn check_unchanged(new: &NewRun, spec: &RunSpec) -> Result<(), StartError> {
         (Field::ClientTools, !new.client_tools.iter().all(is_clients)),
         (Field::Tools, removes_tools),
         (Field::MaxIterations, differs(asked.max_iterations.map(u64::from), Some(has.max_iterations.into()))),
+        (
+            Field::Member("agent.limits.max_tool_calls"),
+            differs(asked.max_tool_calls.map(u64::from), has.max_tool_calls.map(u64::from)),
+        ),
+        (Field::Member("agent"), !rules::hold(&spec.rules, &new.rules)),
         (Field::Timeout, differs(asked.timeout_ms, Some(has.timeout_ms))),
         (Field::ToolTimeout, differs(asked.tool_timeout_ms, Some(has.tool_timeout_ms))),
         (Field::TokenBudget, differs(asked.token_budget, has.token_budget)),

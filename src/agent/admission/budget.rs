@@ -76,17 +76,24 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
     let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
     let mut run = Run::new(spec.clone());
     run.apply(&started);
+    if let Step::Plan(text) = run.next_step() {
+        run.apply(&log::encode(&mut 1, now_ms(), Event::PlanCreated { step: 1, text }).0);
+    }
     match run.next_step() {
         Step::CallModel { reserve, .. } => Ok(Some(budget::least(&run.terms(), reserve))),
         Step::Finish(reason) => Err(of_run(&run, reason)),
         Step::FallBack
         | Step::DiscardStep(_)
+        | Step::Plan(_)
+        | Step::Reflect(_)
+        | Step::ReportLoop(_)
         | Step::WarnBudget { .. }
         | Step::JudgeCalls(_)
         | Step::RunTools(_)
         | Step::AnswerCall(_)
         | Step::SettleUnknown { .. }
         | Step::SkipTools(_)
+        | Step::CutCalls(_)
         | Step::CompleteStep
         | Step::Done => Ok(None),
     }
@@ -100,7 +107,7 @@ fn of_run(run: &Run, reason: StopReason) -> Shortfall {
     } else {
         (BudgetKind::Tokens, spec.limits.token_budget)
     };
-    let needed = budget::least_of(&run.terms(), spec.context_tokens);
+    let needed = budget::least_of(&run.terms(), run.next_input());
     let needed = amounts(needed).into_iter().find_map(|(of, amount)| (of == kind).then_some(amount)).unwrap_or(0);
     let (owner, limit) = (BudgetOwner::Run, limit.unwrap_or(0));
     Shortfall { owner, kind, limit, taken: 0, set_aside: 0, needed, renews_in_s: None }

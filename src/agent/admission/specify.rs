@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::{Admission, models, policy, price};
+use crate::agent::admission::{Admission, models, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context;
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
+use crate::agent::machine::budget;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::llm::Model;
@@ -138,14 +139,23 @@ fn pinned(
         price_origin,
         warnings,
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
+        rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
         hedge_after_ms: settings.hedge_after.map(millis),
+        guards: settings.guards.clone(),
         options,
     })
 }
 
+/// Whether a request is the first of its conversation.
+fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+    let is_new = session.is_none_or(|session| session.message_count == 0);
+    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
+}
+
 /// Refuses a run whose first request does not fit the model's context.
 fn fit(spec: &RunSpec, window: u64) -> Result<(), StartError> {
-    let (tokens, model) = (spec.context_tokens, &spec.upstream_model);
+    let plan = spec.rules.planning.as_ref().map_or(0, String::len);
+    let (tokens, model) = (spec.context_tokens.saturating_add(budget::estimate(plan)), &spec.upstream_model);
     if tokens > window {
         let message = format!("the messages take about {tokens} tokens; the model {model} takes {window}");
         return Err(StartError::ContextLength(message));
@@ -175,6 +185,11 @@ fn narrow(settings: &AgentConfig, asked: LimitsPatch) -> Result<Limits, StartErr
     };
     let iterations =
         bounded(Field::MaxIterations, asked.max_iterations.map(u64::from), Some(u64::from(ceiling.max_iterations)))?;
+    let calls = bounded(
+        Field::Member("agent.limits.max_tool_calls"),
+        asked.max_tool_calls.map(u64::from),
+        ceiling.max_tool_calls.map(u64::from),
+    )?;
     let cost = match (asked.cost_budget, ceiling.cost_budget) {
         (Some(asked), Some(ceiling)) if asked > ceiling => {
             return Err(above(Field::CostBudget, ceiling.as_usd().to_string()));
@@ -183,6 +198,7 @@ fn narrow(settings: &AgentConfig, asked: LimitsPatch) -> Result<Limits, StartErr
     };
     Ok(Limits {
         max_iterations: iterations.and_then(|count| u32::try_from(count).ok()).unwrap_or(ceiling.max_iterations),
+        max_tool_calls: calls.and_then(|count| u32::try_from(count).ok()),
         timeout_ms: time(Field::Timeout, asked.timeout_ms, ceiling.timeout)?,
         tool_timeout_ms: time(Field::ToolTimeout, asked.tool_timeout_ms, ceiling.tool_timeout)?,
         token_budget: bounded(Field::TokenBudget, asked.token_budget, ceiling.token_budget)?,

@@ -82,6 +82,9 @@ impl Candidate {
             entries.push(entry);
         };
         add(&mut log, if turn.must_wait() { Event::RunQueued } else { Event::RunStarted });
+        if let Step::Plan(text) = log.run().next_step() {
+            add(&mut log, Event::PlanCreated { step: 1, text });
+        }
         let shares_budgets = self.budget.is_some_and(|session| session.is_any())
             || self.account.as_ref().is_some_and(Account::has_budgets);
         let mut reserved = None;

@@ -1,5 +1,6 @@
 //! What a model is sent, and how its turn is read. Pure.
 
+mod filter;
 pub(super) mod find_tools;
 pub(super) mod offer;
 pub mod recover;

@@ -26,8 +26,9 @@ pub fn model_request(
     deadline: Instant,
 ) -> ModelRequest {
     let spec = run.spec();
-    let closing_note = closing.map(|_| Message::text(Role::User, CLOSE));
-    let own = run.messages().iter().cloned().chain(closing_note);
+    let prompts = if closing.is_some() { vec![CLOSE.to_owned()] } else { run.prompts() };
+    let prompts = prompts.iter().map(|text| Message::text(Role::User, text));
+    let own = run.messages().iter().cloned().chain(prompts);
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {

@@ -1,23 +1,21 @@
 //! What the model has said so far in one step, and the part of that which is not recorded yet.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::agent::context::recover::alone::LoneCalls;
+use crate::agent::context::filter::{TextFilter, has_calls};
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::{estimated_usage, whole_usage};
+use crate::guard::output::silence::is_silent;
+use crate::guard::output::thinking::Piece;
 use crate::llm::{Delta, Model, ModelPart, Spent, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
 use crate::types::price::StepModel;
-use crate::types::tool::WrittenCalls;
 use crate::types::{Event, RunId, TurnEnd, Usage};
-
-/// Whether a call of this name with these arguments would be valid.
-type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
 
 /// What the model said in one step, until it is recorded.
 pub struct TurnBuffer {
@@ -25,8 +23,10 @@ pub struct TurnBuffer {
     run: RunId,
     upstream: (String, String),
     calls_before: u16,
-    /// Finds calls that are written as text; `None` where text is only text.
-    scanner: Option<LoneCalls<IsCall>>,
+    /// What its text passes.
+    filter: TextFilter,
+    /// Whether an answer may say that there is nothing to say, which is not shown.
+    allows_no_reply: bool,
     /// Whether text is held until the turn is whole.
     hold_text: bool,
     show_arguments: bool,
@@ -62,18 +62,14 @@ impl TurnBuffer {
         (closing, in_one_piece): (bool, bool),
     ) -> Self {
         let spec = run.spec();
-        let written = model.written_calls();
-        let scans = !closing && written != WrittenCalls::None && tools.offers_any();
-        let tools = tools.clone();
+        let rules = spec.guards.output.of_answer(spec.options.sampling.asks_for_json());
         Self {
             step,
             run: spec.id.clone(),
             upstream: (called.upstream.clone(), called.model.clone()),
             calls_before: run.calls_minted(),
-            scanner: scans.then(|| {
-                let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments, written));
-                LoneCalls::new(is_call)
-            }),
+            filter: TextFilter::new(rules, (!closing).then_some(tools), model.written_calls()),
+            allows_no_reply: rules.allow_no_reply,
             hold_text: spec.options.hide_intermediate_text,
             show_arguments: spec.options.stream_tool_arguments,
             parts: Vec::new(),
@@ -95,31 +91,37 @@ impl TurnBuffer {
         match delta {
             Delta::Text(text) => {
                 self.bytes += text.len();
-                let text = match &mut self.scanner {
-                    Some(scanner) => scanner.push(&text),
-                    None => text,
-                };
-                self.keep_text(&text);
-                if !self.hold_text && !text.is_empty() {
-                    self.emit(Event::TextDelta { step, text });
-                }
+                let (parts, news, shows) = (&mut self.parts, &mut self.news, !self.hold_text);
+                self.filter.push(text, |piece| match piece {
+                    Piece::Text(text) => {
+                        keep_text(parts, &text);
+                        if shows {
+                            emit(news, Event::TextDelta { step, text });
+                        }
+                    }
+                    Piece::Thinking(text) => {
+                        keep_thinking(parts, &text);
+                        emit(news, Event::ThinkingDelta { step, text });
+                    }
+                });
             }
             Delta::Refusal(text) => {
                 self.bytes += text.len();
-                self.keep_refusal(&text);
-                self.emit(Event::RefusalDelta { step, text });
+                keep_refusal(&mut self.parts, &text);
+                emit(&mut self.news, Event::RefusalDelta { step, text });
             }
             Delta::Thinking(text) => {
+                self.filter.separate_thinking();
                 self.bytes += text.len();
-                self.keep_thinking(&text);
-                self.emit(Event::ThinkingDelta { step, text });
+                keep_thinking(&mut self.parts, &text);
+                emit(&mut self.news, Event::ThinkingDelta { step, text });
             }
             Delta::CallArguments { index, delta } => {
                 self.bytes += delta.len();
                 if self.show_arguments {
                     let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
                     let call_id = self.run.call(self.calls_before.saturating_add(number));
-                    self.emit(Event::ToolArgumentsDelta { step, call_id, delta });
+                    emit(&mut self.news, Event::ToolArgumentsDelta { step, call_id, delta });
                 }
             }
             Delta::Retry { attempt, delay, kind, cause } => {
@@ -192,93 +194,87 @@ impl TurnBuffer {
         }
     }
 
-    /// The turn, with a text that is nothing but calls taken for these, and the text to show yet.
-    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, String) {
-        let has_calls = |parts: &[ModelPart]| parts.iter().any(|part| matches!(part, ModelPart::Call(_)));
-        let rest = match self.scanner.take() {
-            None => String::new(),
-            // A model that can call tools does not write its calls, and what was held back is no call.
-            Some(scanner) if has_calls(&turn) || !may_end_in_calls(end) => scanner.into_text(),
-            Some(scanner) => take_written_calls(scanner, &mut turn, *end == TurnEnd::Length),
-        };
-        let rest = match (self.hold_text, has_calls(&turn)) {
-            (false, _) => rest,
-            (true, false) => said(&turn).into_owned(),
-            (true, true) => String::new(),
-        };
-        (turn, rest)
+    /// Ends the turn: it becomes what was shown of it, or what it writes as calls. What is left to show follows.
+    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, Vec<Event>) {
+        let (step, shows) = (self.step, !self.hold_text);
+        let mut rest = VecDeque::new();
+        self.filter.finish(&mut turn, end, |piece| match piece {
+            Piece::Text(text) if shows => emit(&mut rest, Event::TextDelta { step, text }),
+            Piece::Text(_) => {}
+            Piece::Thinking(text) => emit(&mut rest, Event::ThinkingDelta { step, text }),
+        });
+        if self.hold_text && !has_calls(&turn) {
+            let text = said(&turn).into_owned();
+            if !(text.is_empty() || self.allows_no_reply && is_silent(&text)) {
+                emit(&mut rest, Event::TextDelta { step, text });
+            }
+        }
+        (turn, rest.into())
     }
 
-    /// The turn as far as it came before it was interrupted. Half-written calls are not part of it. Once the
-    /// answer had begun its usage is unknown: the upstream may have billed thinking that it does not show.
-    pub fn take_partial(&mut self, reserve: Reservation, bound: Option<u64>, latency_ms: u64) -> Turn {
+    /// The turn as far as it came before it was interrupted, and what is left of it to show. Half-written calls are not part of
+    /// it, unless as text. Once the answer had begun its usage is unknown: the upstream may have billed thinking that it does
+    /// not show.
+    pub fn take_partial(&mut self, reserve: Reservation, bound: Option<u64>, latency_ms: u64) -> (Turn, Vec<Event>) {
+        let (step, shows, parts) = (self.step, !self.hold_text, &mut self.parts);
+        let mut rest = VecDeque::new();
+        self.filter.finish(&mut Vec::new(), &TurnEnd::Interrupted, |piece| match piece {
+            Piece::Text(text) => {
+                keep_text(parts, &text);
+                if shows {
+                    emit(&mut rest, Event::TextDelta { step, text });
+                }
+            }
+            Piece::Thinking(text) => {
+                keep_thinking(parts, &text);
+                emit(&mut rest, Event::ThinkingDelta { step, text });
+            }
+        });
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve, bound, self.bytes()),
             Spent::Input => estimated_usage(reserve, 0),
             Spent::Nothing => Usage::default(),
         };
         let (parts, first_token_ms) = (std::mem::take(&mut self.parts), self.first_token_ms());
-        Turn { parts, usage, end: TurnEnd::Interrupted, latency_ms, first_token_ms }
-    }
-
-    fn keep_text(&mut self, text: &str) {
-        match self.parts.last_mut().map(|part| &mut part.kind) {
-            Some(PartKind::Text(last)) => last.push_str(text),
-            _ if text.is_empty() => {}
-            _ => self.parts.push(Part::text(text)),
-        }
-    }
-
-    fn keep_refusal(&mut self, text: &str) {
-        match self.parts.last_mut().map(|part| &mut part.kind) {
-            Some(PartKind::Refusal(last)) => last.push_str(text),
-            _ => self.parts.push(PartKind::Refusal(text.to_owned()).into()),
-        }
-    }
-
-    fn keep_thinking(&mut self, text: &str) {
-        match self.parts.last_mut().map(|part| &mut part.kind) {
-            Some(PartKind::Thinking(last)) => last.text.push_str(text),
-            _ => self.parts.push(PartKind::Thinking(Thinking { text: text.to_owned(), seal: None }).into()),
-        }
-    }
-
-    /// Hands an event to the recorder, joined to the last one if that one still waits and both are pieces of one text,
-    /// or of the arguments of one call.
-    fn emit(&mut self, event: Event) {
-        match (self.news.back_mut(), event) {
-            (
-                Some(Event::ToolArgumentsDelta { call_id, delta, .. }),
-                Event::ToolArgumentsDelta { call_id: of, delta: more, .. },
-            ) if *call_id == of => delta.push_str(&more),
-            (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
-            | (Some(Event::RefusalDelta { text, .. }), Event::RefusalDelta { text: more, .. })
-            | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {
-                text.push_str(&more);
-            }
-            (_, event) => self.news.push_back(event),
-        }
+        (Turn { parts, usage, end: TurnEnd::Interrupted, latency_ms, first_token_ms }, rest.into())
     }
 }
 
-/// Whether a turn that ended so may be nothing but calls in writing.
-fn may_end_in_calls(end: &TurnEnd) -> bool {
-    match end {
-        TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Length => true,
-        TurnEnd::ContentFilter | TurnEnd::Paused | TurnEnd::Interrupted | TurnEnd::Other(_) => false,
+fn keep_text(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut().map(|part| &mut part.kind) {
+        Some(PartKind::Text(last)) => last.push_str(text),
+        _ if text.is_empty() => {}
+        _ => parts.push(Part::text(text)),
     }
 }
 
-/// Puts the calls that the turn's text holds in place of the text. Returns the text to show, if it is a text.
-fn take_written_calls(scanner: LoneCalls<IsCall>, turn: &mut Vec<ModelPart>, was_cut: bool) -> String {
-    let (rest, mut found) = scanner.finish(was_cut);
-    if !found.is_empty() {
-        // Small models repeat themselves until their length limit cuts them off: the same call again is no second
-        // call.
-        let mut seen = HashSet::new();
-        found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
-        turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_text().is_some()));
-        turn.extend(found.into_iter().map(ModelPart::Call));
+fn keep_refusal(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut().map(|part| &mut part.kind) {
+        Some(PartKind::Refusal(last)) => last.push_str(text),
+        _ => parts.push(PartKind::Refusal(text.to_owned()).into()),
     }
-    rest
+}
+
+fn keep_thinking(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut().map(|part| &mut part.kind) {
+        Some(PartKind::Thinking(last)) => last.text.push_str(text),
+        _ => parts.push(PartKind::Thinking(Thinking { text: text.to_owned(), seal: None }).into()),
+    }
+}
+
+/// Hands an event to the recorder, joined to the last one if that one still waits and both are pieces of one text, or of
+/// the arguments of one call.
+fn emit(news: &mut VecDeque<Event>, event: Event) {
+    match (news.back_mut(), event) {
+        (
+            Some(Event::ToolArgumentsDelta { call_id, delta, .. }),
+            Event::ToolArgumentsDelta { call_id: of, delta: more, .. },
+        ) if *call_id == of => delta.push_str(&more),
+        (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
+        | (Some(Event::RefusalDelta { text, .. }), Event::RefusalDelta { text: more, .. })
+        | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {
+            text.push_str(&more);
+        }
+        (_, event) => news.push_back(event),
+    }
 }

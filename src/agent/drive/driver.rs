@@ -100,6 +100,12 @@ impl Driver {
                     self.recorder.queue(Event::stop(StopReason::Cancelled));
                 }
             }
+            Command::CancelAfterStep => {
+                let run = self.recorder.run();
+                if !run.is_stopping() && !run.stops_after_step() {
+                    self.recorder.queue(Event::StopAfterStep);
+                }
+            }
             Command::Steer { messages } if !is_known => {
                 let run = &self.recorder.run().spec().id;
                 let origin = Origin::Steering { run: run.clone(), command: number };
@@ -212,7 +218,8 @@ impl Driver {
             let run = &self.recorder.run().spec().id;
             tracing::warn!(%run, call = %call.id, tool = call.name, "whether a tool call took effect is not known");
         }
-        if outcome.is_error && outcome.ending == CallEnding::Answered {
+        let has_failed = outcome.is_error || outcome.failure.is_some();
+        if has_failed && outcome.ending == CallEnding::Answered {
             // Not what the tool said: that may quote anything.
             let (run, status) = (&self.recorder.run().spec().id, outcome.status);
             let latency_ms = outcome.latency_ms;

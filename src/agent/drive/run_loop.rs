@@ -9,6 +9,7 @@ use crate::agent::drive::steps::ask::output_bound;
 use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
+use crate::types::rules::LoopFinding;
 use crate::types::{BudgetOwner, Effect, Event, ToolCall, ToolOutcome, Usage, Used};
 
 /// What a model is told of a call that was never dispatched.
@@ -49,17 +50,35 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
             }
+            Step::Plan(text) => {
+                let step = driver.recorder.run().step() + 1;
+                driver.recorder.queue(Event::PlanCreated { step, text });
+            }
+            Step::Reflect(text) => {
+                let step = driver.recorder.run().step() + 1;
+                driver.recorder.queue(Event::ReflectionStarted { step, text });
+            }
+            Step::ReportLoop(finding) => report_loop(driver, finding),
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
             Step::JudgeCalls(calls) => Box::pin(steps::admit::judge_calls(driver, calls)).await?,
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,
             Step::AnswerCall(call) => Box::pin(steps::answer_call::answer_call(driver, call)).await?,
             Step::SettleUnknown(calls) => settle_unknown(driver, calls),
             Step::SkipTools(calls) => skip_tools(driver, calls),
+            Step::CutCalls(calls) => cut_calls(driver, calls),
             Step::CompleteStep => complete_step(driver),
             Step::Finish(reason) => Box::pin(steps::finish::finish(driver, reason)).await?,
             Step::Done => return Ok(driver.recorder.flush().await?),
         }
     }
+}
+
+/// Says that the run repeats itself.
+fn report_loop(driver: &mut Driver, finding: LoopFinding) {
+    let (run, LoopFinding { step, repeats, stops, .. }) = (&driver.recorder.run().spec().id, &finding);
+    let rule = finding.rule.as_str();
+    tracing::warn!(%run, step, rule, repeats, stops, "the model repeats tool calls that bring nothing new");
+    driver.recorder.queue(Event::LoopGuardTriggered(Box::new(finding)));
 }
 
 /// Voids what the model said in this step.
@@ -105,6 +124,19 @@ fn skip_tools(driver: &mut Driver, calls: Vec<ToolCall>) {
             if attempt > 1 { not_repeated(Effect::Write) } else { ToolOutcome::skipped(NOT_MADE) }
         };
         driver.finish_call(&call, outcome);
+    }
+}
+
+/// Answers calls that are beyond the run's limit of tool calls.
+fn cut_calls(driver: &mut Driver, calls: Vec<ToolCall>) {
+    let run = driver.recorder.run();
+    let (step, most) = (run.step(), run.spec().limits.max_tool_calls.unwrap_or_default());
+    for call in calls {
+        if driver.recorder.run().started(&call.id).is_none() {
+            driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+        }
+        let why = format!("The call was not made: the run may make {most} tool calls, and has made them.");
+        driver.finish_call(&call, ToolOutcome::skipped(why));
     }
 }
 

@@ -25,11 +25,15 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::CallAllowed { .. }
         | Event::ApprovalRequired(_)
         | Event::ApprovalResolved(_)
+        | Event::LoopGuardTriggered(_)
+        | Event::PlanCreated { .. }
+        | Event::ReflectionStarted { .. }
         | Event::ToolStarted { .. }
         | Event::ToolProgress { .. }
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }
+        | Event::StopAfterStep
         | Event::CommandsApplied { .. }
         | Event::HandedOff => false,
     }

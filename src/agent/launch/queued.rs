@@ -139,6 +139,10 @@ impl Launcher {
     ) -> Result<Prepared, Unavailable> {
         let history = self.sessions.history(&idle.spec().tenant, &found.session).await?;
         let mut begun = RunSpec { history_len: found.session.message_count, ..(**idle.spec()).clone() };
+        if begun.history_len > 0 && begun.rules.planning.is_some() {
+            // The run before it has begun the conversation.
+            Arc::make_mut(&mut begun.rules).planning = None;
+        }
         let tools = self.tools(&begun, generation).await?;
         let weight = tools.as_ref().map_or(0, |tools| tools.offer(&[]).weight());
         begun.context_tokens = context::estimate(&begun, history.weight(), weight);

@@ -96,8 +96,7 @@ pub fn create(
         .check(under_lease(&spec.id, fence))
         .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: first });
     if let Some(id) = &spec.session {
-        let Versioned { mut session, version } =
-            session.unwrap_or_else(|| Versioned { session: Session::new(id.clone()), version: 0 });
+        let Versioned { mut session, version } = session.unwrap_or_else(|| Versioned::new(id));
         match turn {
             Turn::Queued => session.queue.push(spec.id.clone()),
             Turn::Next => session.queue.insert(0, spec.id.clone()),

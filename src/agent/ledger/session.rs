@@ -24,6 +24,14 @@ pub struct Versioned {
     pub version: u64,
 }
 
+impl Versioned {
+    /// A session that does not exist yet.
+    #[must_use]
+    pub fn new(id: &SessionId) -> Self {
+        Self { session: Session::new(id.clone()), version: 0 }
+    }
+}
+
 /// The budgets that a session's runs share.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionBudget {

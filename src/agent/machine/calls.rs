@@ -11,6 +11,10 @@ pub(super) struct OpenCall {
     pub(super) call: ToolCall,
     pub(super) executor: Executor,
     pub(super) state: CallState,
+    /// What it began as.
+    pub(super) effect: Effect,
+    /// Whether it is not to be made, because it is beyond the run's limit of tool calls.
+    pub(super) is_cut: bool,
     /// How often it was dispatched before its caller asked for it once more.
     dispatched_before: u32,
     /// How often its run was resumed while it was dispatched.
@@ -67,6 +71,8 @@ impl OpenCall {
             call,
             executor,
             state: CallState::Pending,
+            effect: Effect::Read,
+            is_cut: false,
             dispatched_before: 0,
             interrupted: 0,
             ruling: None,
@@ -82,6 +88,12 @@ impl OpenCall {
             }
             CallState::Asked(_) | CallState::Finished(_) => false,
         }
+    }
+
+    /// The call begins.
+    pub(super) fn start(&mut self, effect: Effect) {
+        self.state = CallState::Started(effect);
+        self.effect = effect;
     }
 
     /// Whether it is to be judged before it is made.

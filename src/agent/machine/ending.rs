@@ -78,7 +78,7 @@ impl Run {
             return Some(short);
         }
         let Limits { token_budget, cost_budget, .. } = self.spec.limits;
-        let least = budget::least_of(&self.terms(), self.context.tokens());
+        let least = budget::least_of(&self.terms(), self.next_input());
         let (owner, used) = (BudgetOwner::Run, self.used);
         let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
             (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens())
@@ -108,7 +108,10 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         StopReason::TokenBudget | StopReason::CostBudget => ErrorKind::BudgetExceeded,
         StopReason::Timeout => ErrorKind::TimeLimit,
         StopReason::MaxIterations => ErrorKind::IterationLimit,
+        StopReason::MaxToolCalls => ErrorKind::ToolCallLimit,
+        StopReason::LoopGuard => ErrorKind::LoopGuard,
         StopReason::Done
+        | StopReason::NoReply
         | StopReason::Length
         | StopReason::ContentFilter
         | StopReason::ClientTools
@@ -120,6 +123,7 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         | StopReason::ContextLimit
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown
+        | StopReason::ToolError
         | StopReason::CrashLoop
         | StopReason::StoreLostState
         | StopReason::InternalError => return None,

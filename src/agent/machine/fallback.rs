@@ -144,7 +144,7 @@ impl Run {
             let kind = if kind == BudgetKind::Cost { "cost" } else { "token" };
             Some(format!("the {owner}'s {kind} budget has no room for it"))
         };
-        match (budget::plan(&self.spec.limits, terms, used, tokens, Purpose::Step { keep_reserve }), lack) {
+        match (budget::plan(&self.spec.limits, terms, used, self.next_input(), Purpose::Step { keep_reserve }), lack) {
             (Err(StopReason::CostBudget), _) => no_room(BudgetOwner::Run, BudgetKind::Cost),
             (Err(_), _) => no_room(BudgetOwner::Run, BudgetKind::Tokens),
             (Ok(planned), Lack::Room(short)) if !has_room(budget::least(terms, planned), &short) => {

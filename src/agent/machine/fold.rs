@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::beside::Beside;
-use super::calls::{CallState, Executor, OpenCall};
+use super::calls::{CallState, OpenCall};
 use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
@@ -12,8 +12,7 @@ use crate::types::report::{CallReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
-    BudgetOwner, CallId, ErrorKind, Event, Message, Outcome, Record, Role, RunError, RunStatus, StopReason, ToolCall,
-    ToolOutcome, TurnEnd, Usage, Used,
+    BudgetOwner, CallId, Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, TurnEnd, Usage, Used,
 };
 
 /// How long a model call without a record is taken to have lasted: as long as an upstream may take to begin, by
@@ -55,18 +54,16 @@ impl Run {
             Event::CallAllowed { call_id, arguments } => self.change(call_id, |open| open.allow(arguments.as_ref())),
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
             Event::ApprovalResolved(approval) => self.decide(approval),
-            Event::ToolStarted { call, effect, .. } => {
-                self.change(&call.id, |open| open.state = CallState::Started(*effect));
-            }
+            Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::StepCompleted { .. } => self.complete_step(),
             Event::StopRequested { reason, error, short } => {
-                match &self.stop {
-                    // A second reason to stop leaves no room for a closing answer after the first.
-                    Some(first) => self.limit = self.limit.or(Some(first.reason)),
-                    None => self.stop = Some(Stop { reason: *reason, error: error.clone(), short: *short }),
-                }
+                self.stop_for(Stop { reason: *reason, error: error.clone(), short: *short });
             }
+            Event::LoopGuardTriggered(_) => self.note_finding(),
+            Event::PlanCreated { .. } => self.prompts.is_planned = true,
+            Event::ReflectionStarted { .. } => self.prompts.begin_reflection(),
+            Event::StopAfterStep => self.stops_after_step = true,
             Event::CommandsApplied { upto, messages } => {
                 self.commands_applied = *upto;
                 self.steering.extend(messages.iter().cloned());
@@ -79,19 +76,8 @@ impl Run {
             | Event::ProviderRetry { .. }
             | Event::ToolProgress { .. } => {}
         }
+        self.stop_between_steps();
         self.steer();
-    }
-
-    /// Lets what the caller said meanwhile join the conversation where a message of its own may stand:
-    /// before the next model call, which there is one more of if the run was about to end.
-    fn steer(&mut self) {
-        let answered = self.phase == Phase::Answered && self.stop.is_none() && self.limit.is_none();
-        if !self.steering.is_empty() && (answered || self.phase == Phase::Ready) {
-            self.phase = Phase::Ready;
-            for message in std::mem::take(&mut self.steering) {
-                self.push(message);
-            }
-        }
     }
 
     /// Counts the time that a run spends, before its record is taken in.
@@ -168,6 +154,10 @@ impl Run {
                 self.warnings.push(warning.clone());
             }
         }
+        if !leg.answers.is_empty() {
+            // The model has something else to go by now.
+            self.loop_guard = None;
+        }
         for answer in leg.answers.iter().cloned() {
             if self.is_retrying && answer.role != Role::Tool {
                 self.steering.push(answer);
@@ -206,8 +196,8 @@ impl Run {
         // An answer that paused goes on, until a turn ends it.
         self.paused = if turn.end == TurnEnd::Paused { self.last_turn.parts.clone() } else { Vec::new() };
         self.iterations += 1;
-        self.calls = turn.calls().map(|call| self.open(call)).collect();
-        self.calls_minted += u16::try_from(self.calls.len()).unwrap_or(u16::MAX);
+        self.prompts.is_reflecting = false;
+        self.open_calls(turn.calls());
         if !turn.says_nothing() {
             // Thinking without a seal is sent to no model again. Readers find it in the log's turn.
             let list = turn.parts.iter().filter(|part| !part.is_unsealed_thinking()).cloned().collect();
@@ -218,17 +208,6 @@ impl Run {
             self.context = ContextEstimate { counted: sent_back(turn), bytes_since: 0 };
         }
         self.phase = Phase::AnsweringCalls;
-    }
-
-    fn open(&self, call: &ToolCall) -> OpenCall {
-        let is_clients = self.spec.client_tools.iter().any(|tool| tool.name == call.name);
-        let is_own = self.spec.own_tools.iter().any(|tool| tool.name == call.name);
-        let executor = match (is_clients, is_own) {
-            (true, _) => Executor::Client,
-            (false, true) => Executor::Run,
-            (false, false) => Executor::Server,
-        };
-        OpenCall::new(call.clone(), executor)
     }
 
     fn discard(&mut self, reason: DiscardReason, usage: Usage) {
@@ -283,15 +262,13 @@ impl Run {
 
     fn finish_call(&mut self, id: &CallId, outcome: &ToolOutcome) {
         let policy = self.spec.options.on_unknown_outcome;
-        let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none();
+        let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none() && !self.stops_after_step;
         self.context.bytes_since += self.from_tools.add(outcome, self.spec.search);
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
         let call = open.call.clone();
-        if outcome.ending == CallEnding::Lost && policy == OnUnknownOutcome::Fail && self.stop.is_none() {
-            let message = format!("Whether the call {id} of `{}` took effect is unknown.", call.name);
-            let error = Some(RunError::new(ErrorKind::OutcomeUnknown, message));
-            self.stop = Some(Stop { reason: StopReason::OutcomeUnknown, error, short: None });
+        if self.stop.is_none() {
+            self.stop = self.stop_after(&call, outcome);
         }
         if !outcome.ending.is_without_answer() {
             self.resumes = 0;
@@ -315,7 +292,7 @@ impl Run {
             latency_ms: outcome.latency_ms,
             skipped: outcome.ending == CallEnding::Skipped,
             outcome_unknown: outcome.ending == CallEnding::Lost,
-            error: outcome.is_error.then(|| outcome.text().into_owned()),
+            error: outcome.is_error.then(|| outcome.text().into_owned()).or_else(|| outcome.failure.clone()),
             measurements: outcome.measurements.clone(),
         };
         if let Some(before) = step.tool_calls.iter_mut().find(|before| before.call_id == call.id) {
@@ -331,6 +308,8 @@ impl Run {
             let order = |report: &CallReport| self.calls.iter().position(|open| open.call.id == report.call_id);
             step.tool_calls.sort_by_key(order);
         }
+        self.prompts.calls += u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+        self.guard_loop();
         self.end_answers();
     }
 
@@ -380,7 +359,7 @@ impl Run {
         self.push_results();
     }
 
-    fn push(&mut self, message: Message) {
+    pub(super) fn push(&mut self, message: Message) {
         self.context.bytes_since += message.weight();
         self.messages.push(message);
     }

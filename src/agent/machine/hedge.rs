@@ -49,7 +49,7 @@ impl Run {
             }
         };
         let keep_reserve = self.spec.on_limit == OnLimit::Synthesize;
-        let (spent, tokens) = ((self.used, self.reserved), self.context.tokens());
+        let (spent, tokens) = ((self.used, self.reserved), self.next_input());
         let reserved = budget::plan_beside(&self.spec.limits, &terms, spent, tokens, Purpose::Step { keep_reserve })?;
         Some(HedgePlan { to, reserved })
     }

@@ -5,6 +5,7 @@
 //! bounded: iterations, discarded steps, resumptions.
 
 mod beside;
+mod between;
 pub mod budget;
 mod calls;
 mod elapsed;
@@ -13,7 +14,11 @@ mod fallback;
 mod fold;
 mod from_tools;
 mod hedge;
+mod json_mark;
+mod loop_guard;
 mod next;
+mod prompted;
+mod prompts;
 mod required;
 mod tools;
 pub mod watched;
@@ -26,7 +31,9 @@ use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
 use self::from_tools::FromTools;
 pub use self::hedge::{HedgePlan, HedgeTarget};
+use self::loop_guard::LoopGuard;
 pub use self::next::Step;
+use self::prompted::Prompts;
 use crate::telemetry::fold::RunFold;
 use crate::types::conversation::{Origin, Part};
 use crate::types::error::RunError;
@@ -36,9 +43,7 @@ use crate::types::price::StepModel;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{
-    BudgetStatus, CallId, Effect, Limits, Message, Record, RunStatus, Shortfall, StopReason, Usage, Used,
-};
+use crate::types::{BudgetStatus, Limits, Message, Record, RunStatus, Shortfall, StopReason, Usage, Used};
 
 /// The result of a call that was not answered before the run ended.
 const UNANSWERED: &str = "The run ended before this call was answered.";
@@ -56,7 +61,13 @@ pub struct Run {
     /// Whether the open calls are made once more: their step is complete but for them.
     is_retrying: bool,
     calls_minted: u16,
+    /// How many calls of the server's tools were made or are to be.
+    calls_made: u32,
+    /// Whether the model made more than the run may.
+    is_over_calls: bool,
     stop: Option<Stop>,
+    /// Whether it is to stop once the present step is done.
+    stops_after_step: bool,
     limit: Option<StopReason>,
     reserved: Reservation,
     /// The current step's other call.
@@ -105,6 +116,10 @@ pub struct Run {
     tool_calls: u32,
     /// What it got of its tools beside results.
     from_tools: FromTools,
+    /// What its turns with calls have in common; nothing before the first.
+    loop_guard: Option<Box<LoopGuard>>,
+    /// What its model is asked beside the conversation.
+    prompts: Prompts,
     report: Report,
     /// How long it has been under way.
     elapsed: Elapsed,
@@ -161,7 +176,10 @@ impl Run {
             calls: Vec::new(),
             is_retrying: false,
             calls_minted: 0,
+            calls_made: 0,
+            is_over_calls: false,
             stop: None,
+            stops_after_step: false,
             limit: None,
             reserved: Reservation::default(),
             beside: Beside::default(),
@@ -189,6 +207,8 @@ impl Run {
             paused: Vec::new(),
             tool_calls: 0,
             from_tools: FromTools::default(),
+            loop_guard: None,
+            prompts: Prompts::default(),
             report: Report::default(),
             elapsed: Elapsed::default(),
             commands_applied: 0,
@@ -268,12 +288,6 @@ impl Run {
     #[must_use]
     pub fn step(&self) -> u32 {
         self.step
-    }
-
-    /// How many tool calls it has named; the next id bears the next number.
-    #[must_use]
-    pub fn calls_minted(&self) -> u16 {
-        self.calls_minted
     }
 
     /// Whether another step may be voided because its stream broke.
@@ -356,19 +370,6 @@ impl Run {
     #[must_use]
     pub fn iterations(&self) -> u32 {
         self.iterations
-    }
-
-    /// Which time this call is dispatched now, counted from 1: more than once only after a crash, or if the caller
-    /// asked for it.
-    #[must_use]
-    pub fn attempt(&self, call: &CallId) -> u32 {
-        self.calls.iter().find(|open| open.call.id == *call).map_or(1, OpenCall::attempt)
-    }
-
-    /// What this call began as, if it was dispatched and has no result: a crash interrupted it.
-    #[must_use]
-    pub fn started(&self, call: &CallId) -> Option<Effect> {
-        self.calls.iter().find(|open| open.call.id == *call).and_then(OpenCall::started)
     }
 
     /// Where it stands.

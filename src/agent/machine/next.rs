@@ -3,7 +3,9 @@
 use super::calls::{CallState, Executor, OpenCall};
 use super::{Lack, Phase, Run, Stop};
 use crate::agent::machine::budget::{self, Purpose};
+use crate::guard::output::silence::is_silent;
 use crate::types::event::{DiscardReason, Reservation};
+use crate::types::rules::LoopFinding;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{Effect, StopReason, ToolCall, TurnEnd};
@@ -30,6 +32,12 @@ pub enum Step {
     FallBack,
     /// Void what the model said in this step.
     DiscardStep(DiscardReason),
+    /// Say that the model is asked this, so that it makes a plan.
+    Plan(String),
+    /// Say that the model is asked this, so that it sees how far it has come.
+    Reflect(String),
+    /// Say that the run repeats itself.
+    ReportLoop(LoopFinding),
     /// Say that a budget is nearly used.
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
     /// Judge these calls before any of them is made.
@@ -42,6 +50,8 @@ pub enum Step {
     SettleUnknown(Vec<ToolCall>),
     /// Answer these calls without dispatching them: the run is to stop.
     SkipTools(Vec<ToolCall>),
+    /// Answer these calls without dispatching them: they are beyond the run's limit of tool calls.
+    CutCalls(Vec<ToolCall>),
     /// Every server-side call is answered.
     CompleteStep,
     /// End the run, or hand it to its client.
@@ -93,7 +103,14 @@ impl Run {
             // The closing answer was voided: there is no second one.
             return Step::Finish(limit);
         }
-        let planned = if self.iterations >= self.spec.limits.max_iterations {
+        if let Some(finding) = self.due_finding() {
+            return Step::ReportLoop(finding);
+        }
+        let planned = if self.is_looping() {
+            Err(StopReason::LoopGuard)
+        } else if self.is_over_calls {
+            Err(StopReason::MaxToolCalls)
+        } else if self.iterations >= self.spec.limits.max_iterations {
             Err(StopReason::MaxIterations)
         } else if self.has_outgrown_model() {
             if self.next_model(Lack::Window, |_| None).model.is_some() {
@@ -102,19 +119,30 @@ impl Run {
             Err(StopReason::ContextLimit)
         } else {
             let purpose = Purpose::Step { keep_reserve: synthesize };
-            budget::plan(&self.spec.limits, &self.terms(), self.used, self.context.tokens(), purpose)
+            budget::plan(&self.spec.limits, &self.terms(), self.used, self.next_input(), purpose)
         };
         match planned {
-            Ok(reserve) => Step::CallModel { step: self.step + 1, reserve, closing: None },
+            Ok(reserve) => self.due_prompt().unwrap_or(Step::CallModel { step: self.step + 1, reserve, closing: None }),
             Err(limit) if synthesize => self.closing_call(limit).unwrap_or(Step::Finish(limit)),
             Err(limit) => Step::Finish(limit),
         }
     }
 
+    /// What is to be said of the model before it is called.
+    fn due_prompt(&self) -> Option<Step> {
+        let rules = &self.spec.rules;
+        if let Some(text) = rules.planning.as_ref().filter(|_| self.iterations == 0 && !self.prompts.is_planned) {
+            return Some(Step::Plan(text.clone()));
+        }
+        let text = rules.reflection.as_ref().filter(|_| self.reflects())?;
+        Some(Step::Reflect(text.prompt.clone()))
+    }
+
     /// Whether time ran out and a closing answer is still to be asked for.
     pub(super) fn wants_closing(&self) -> bool {
         let timeout = matches!(self.stop, Some(Stop { reason: StopReason::Timeout, .. }));
-        timeout && self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none()
+        let is_wanted = self.spec.on_limit == OnLimit::Synthesize && !self.stops_after_step;
+        timeout && is_wanted && self.limit.is_none()
     }
 
     /// Whether the conversation no longer fits the model's context window, by the same estimate as at the start.
@@ -141,6 +169,10 @@ impl Run {
             return Step::SettleUnknown(interrupted);
         }
         let is_stopping = self.stop.is_some() || self.resumes > MAX_RESUMES;
+        let cut = calls(&|open| open.is_cut && !is_stopping);
+        if !cut.is_empty() {
+            return Step::CutCalls(cut);
+        }
         if self.spec.judges_calls() && !is_stopping {
             let unjudged = calls(&OpenCall::is_unjudged);
             if !unjudged.is_empty() {
@@ -172,6 +204,11 @@ impl Run {
         if asks { StopReason::OutcomeAsked } else { StopReason::ClientTools }
     }
 
+    /// Whether the model answered that it has nothing to say, where it may.
+    pub(super) fn has_nothing_to_say(&self) -> bool {
+        self.spec.guards.output.allow_no_reply && is_silent(&self.last_turn.text())
+    }
+
     fn end_reason(&self) -> StopReason {
         if let Some(Stop { reason, .. }) = self.stop {
             return reason;
@@ -179,6 +216,7 @@ impl Run {
         self.limit.unwrap_or(match self.last_turn.end {
             TurnEnd::Length => StopReason::Length,
             TurnEnd::ContentFilter => StopReason::ContentFilter,
+            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Other(_) if self.has_nothing_to_say() => StopReason::NoReply,
             TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Paused | TurnEnd::Interrupted | TurnEnd::Other(_) => {
                 StopReason::Done
             }

@@ -1,7 +1,7 @@
 //! What a run waits for: decisions about its calls, or results of them.
 
-use super::Run;
 use super::calls::{CallState, OpenCall};
+use super::{Phase, Run};
 use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
 use crate::types::outcome::RequiredCall;
 use crate::types::{CallId, StopReason, ToolOutcome};
@@ -33,15 +33,22 @@ impl Run {
         self.calls.iter().filter_map(OpenCall::approval_request)
     }
 
+    /// Whether its calls are judged, and some of them are made only with an approval.
+    pub(super) fn needs_approvals(&self) -> bool {
+        self.phase == Phase::AnsweringCalls
+            && !self.calls.iter().any(OpenCall::is_unjudged)
+            && self.approval_requests().next().is_some()
+    }
+
     /// The keys whose callers have approved a call that waits for the approval of others.
     #[must_use]
     pub fn approved_by(&self, call: &CallId) -> &[Option<String>] {
         self.calls.iter().find(|open| open.call.id == *call).map_or(&[], OpenCall::approved_by)
     }
 
-    /// What its last turn says; while it waits for approvals and its model said nothing, a sentence that tells so.
+    /// What its last turn says, unless that it has nothing to say; while it waits for approvals and its model said nothing, a sentence that tells so.
     pub(super) fn said_so_far(&self, reason: StopReason) -> String {
-        let said = self.last_turn.text().into_owned();
+        let said = if self.has_nothing_to_say() { String::new() } else { self.last_turn.text().into_owned() };
         if reason != StopReason::Approval || !said.is_empty() {
             return said;
         }

@@ -1,6 +1,9 @@
 mod attempts;
+mod histories;
 mod limits;
 mod own;
+mod repeats;
+mod stops;
 mod unknown;
 mod window;
 
@@ -12,10 +15,11 @@ use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Asked, Decision, DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::price::PriceOrigin;
+use crate::types::rules::{LoopGuardRules, LoopRules};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{
-    BudgetStatus, CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome,
-    TurnEnd,
+    BudgetStatus, CallId, Effect, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall,
+    ToolOutcome, TurnEnd,
 };
 
 /// A run without limits but the ordinary ones.
@@ -49,10 +53,13 @@ pub(in crate::agent) fn spec() -> RunSpec {
         context_window: 128_000,
         max_output_tokens: 8_192,
         hedge_after_ms: None,
+        guards: Arc::default(),
         bounds_output: false,
         hides_content: false,
+        rules: Arc::new(LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }),
         limits: Limits {
             max_iterations: 20,
+            max_tool_calls: None,
             timeout_ms: 60_000,
             tool_timeout_ms: 1_000,
             token_budget: None,

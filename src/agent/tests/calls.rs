@@ -206,7 +206,7 @@ async fn an_idempotent_call_whose_answer_is_lost_is_repeated_once_under_its_id()
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_stopped_when_the_runs_time_is_up_is_stopped_with_the_run() {
     for (effect, ending, told, attempts) in [
-        (Effect::Read, CallEnding::Answered, "did not answer within 3000 ms", 1),
+        (Effect::Read, CallEnding::Stopped, "The call was stopped with the run.", 1),
         (Effect::Idempotent, CallEnding::Lost, "stopped with the run. Whether it took effect is unknown", 2),
         (Effect::Write, CallEnding::Lost, "stopped with the run. Whether it took effect is unknown", 1),
     ] {

@@ -63,6 +63,11 @@ async fn what_is_sent_to_a_live_run_is_bounded_in_number() {
     }
     let further = agent.runs().steer(&tenant(), &run, say(1_024, 1), None).await;
     assert!(matches!(further, Err(LookupError::InboxFull(_))), "{further:?}");
+    let later = agent.runs().cancel_after_step(&tenant(), &run).await;
+    assert!(
+        matches!(later, Err(LookupError::InboxFull(_))),
+        "only what stops the run at once has room always: {later:?}"
+    );
     agent.runs().cancel(&tenant(), &run).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled, "it hears of that in any case");
 }

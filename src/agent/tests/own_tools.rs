@@ -10,9 +10,9 @@ use super::support::{Echo, Say, TestAgent, client_tool, outcome, request, shown,
 use crate::agent::NewRun;
 use crate::agent::ledger::keys;
 use crate::agent::own_tool::{OwnContext, OwnTool};
-use crate::tools::truncate::MAX_RESULT_BYTES;
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::{Part, PartKind, Source};
+use crate::types::guard::MAX_RESULT_BYTES;
 use crate::types::json::RawValueEq;
 use crate::types::offer::ToolDefinition;
 use crate::types::tool::CallEnding;

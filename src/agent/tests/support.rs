@@ -1,5 +1,6 @@
 //! A scripted model, an echo tool, and an agent made of them.
 
+mod requests;
 mod scripted;
 
 use std::collections::BTreeMap;
@@ -12,13 +13,13 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
+pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(super) use self::scripted::{Say, Scripted};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
-use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
-use crate::agent::{Agent, ApprovalPatch, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
+use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig, Models};
 use crate::llm::Model;
 use crate::llm::health::Health;
@@ -28,9 +29,10 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::approval::ApprovalTerms;
-use crate::types::offer::ToolDefinition;
-use crate::types::run::{OnConflict, OnLimit, RunOptions};
-use crate::types::{Effect, Event, Message, Outcome, Price, Record, Role, RunId, Tenant};
+use crate::types::guard::Guards;
+use crate::types::rules::{LoopGuardRules, LoopRules};
+use crate::types::run::OnLimit;
+use crate::types::{Effect, Event, Outcome, Price, Record};
 
 /// What is kept for how long.
 pub(super) const RETENTION: Retention = Retention {
@@ -144,18 +146,25 @@ pub(super) struct TestAgentBuilder {
     spares: Vec<(Vec<Say>, ModelConfig)>,
     is_guarded: bool,
     hedge_after: Option<Duration>,
+    rules: Option<LoopRules>,
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
     quotas: Quotas,
     retention: Option<Retention>,
     approval: ApprovalTerms,
+    guards: Guards,
 }
 
 impl TestAgentBuilder {
     /// How its calls are approved.
     pub(super) fn approval(self, approval: ApprovalTerms) -> Self {
         Self { approval, ..self }
+    }
+
+    /// What its runs are held to.
+    pub(super) fn guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
     }
 
     /// Its store, which others may hold too.
@@ -182,6 +191,11 @@ impl TestAgentBuilder {
     /// Has a second model asked beside one that says nothing for so long.
     pub(super) fn hedge_after(self, patience: Duration) -> Self {
         Self { hedge_after: Some(patience), ..self }
+    }
+
+    /// The rules of its runs' loops.
+    pub(super) fn rules(self, rules: LoopRules) -> Self {
+        Self { rules: Some(rules), ..self }
     }
 
     /// The effect that `echo` has.
@@ -234,7 +248,7 @@ impl TestAgentBuilder {
         let generation = Generation {
             catalog: with_spares(
                 guarded("scripted", &model),
-                (None, self.hedge_after, self.approval),
+                ((None, self.hedge_after, self.approval), (self.rules.unwrap_or_else(unguarded), self.guards)),
                 behind.into_iter().zip(configs),
             ),
             health: health.clone(),
@@ -263,17 +277,26 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, (system, None, ApprovalTerms::default()), [])
+    with_spares(model, ((system, None, ApprovalTerms::default()), (unguarded(), Guards::default())), [])
 }
+
+/// Rules by which a model may call the same tool again and again.
+pub(super) fn unguarded() -> LoopRules {
+    LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }
+}
+
+/// The instructions of an agent, how long its model may say nothing, and how its calls are approved.
+type Terms<'a> = (Option<&'a str>, Option<Duration>, ApprovalTerms);
 
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
-    (system, hedge_after, approval): (Option<&str>, Option<Duration>, ApprovalTerms),
+    ((system, hedge_after, approval), (rules, guards)): (Terms<'_>, (LoopRules, Guards)),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
 ) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,
+        max_tool_calls: None,
         timeout: Duration::from_secs(60),
         tool_timeout: Duration::from_secs(5),
         token_budget: None,
@@ -302,66 +325,15 @@ fn with_spares(
         max_offered_tools: 64,
         always_offered: Vec::new(),
         on_limit: OnLimit::Stop,
+        rules: Arc::new(rules),
         trace_content: true,
         limits,
         policy: Arc::default(),
         approval,
+        guards: Arc::new(guards),
     };
     let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)
-}
-
-/// A tool that the client executes.
-pub(super) fn client_tool(name: &str) -> Arc<ToolDefinition> {
-    Arc::new(ToolDefinition { name: name.into(), ..ToolDefinition::default() })
-}
-
-/// An ordinary request.
-pub(super) fn request() -> NewRun {
-    NewRun {
-        id: RunId::mint(),
-        tenant: Tenant::default_tenant(),
-        key_name: None,
-        generation: None,
-        allowed_agents: None,
-        model: Some("m".into()),
-        session: None,
-        run: None,
-        system: Vec::new(),
-        messages: vec![Message::text(Role::User, "question")],
-        answers_from: 0,
-        answered: Vec::new(),
-        decisions: Vec::new(),
-        approvals: Vec::new(),
-        client_tools: Vec::new(),
-        trace: None,
-        request_id: None,
-        metadata: BTreeMap::new(),
-        max_output_tokens: None,
-        tools: None,
-        policy: None,
-        approval: ApprovalPatch::default(),
-        limits: crate::agent::LimitsPatch::default(),
-        on_limit: None,
-        on_conflict: OnConflict::Reject,
-        options: options(),
-        waits_for_the_end: false,
-        warnings: Vec::new(),
-        claim: None,
-        memory: Arc::default(),
-    }
-}
-
-/// A request that asks for something besides.
-pub(super) fn with_options(change: impl FnOnce(&mut RunOptions)) -> NewRun {
-    let mut new = request();
-    change(&mut new.options);
-    new
-}
-
-/// An ordinary request with these limits.
-pub(super) fn request_with(limits: crate::agent::LimitsPatch) -> NewRun {
-    NewRun { limits, ..request() }
 }
 
 /// All public records of a run that goes on now.

@@ -47,6 +47,7 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
     }
     for operation in document.paths.paths.values_mut().flat_map(operations) {
         operation.parameters.iter_mut().flatten().for_each(never_null);
+        never_null_body(operation);
         responses::complete(operation);
     }
     document
@@ -80,5 +81,16 @@ fn never_null(parameter: &mut RefOr<Parameter>) {
         if let [only] = types.as_slice() {
             object.schema_type = SchemaType::Type(only.clone());
         }
+    }
+}
+
+/// A body that may be left out is absent: generators would write `null`, or fail to.
+fn never_null_body(operation: &mut Operation) {
+    let Some(RefOr::T(body)) = &mut operation.request_body else { return };
+    for content in body.content.values_mut() {
+        let RefOr::T(content) = content else { continue };
+        let Some(RefOr::T(Schema::OneOf(choice))) = &content.schema else { continue };
+        let named = choice.items.iter().find(|item| matches!(item, RefOr::Ref(_))).cloned();
+        content.schema = named.or_else(|| content.schema.take());
     }
 }

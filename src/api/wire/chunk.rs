@@ -46,11 +46,15 @@ impl<'a> Said<'a> {
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)
+            | Event::LoopGuardTriggered(_)
+            | Event::PlanCreated { .. }
+            | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }
+            | Event::StopAfterStep
             | Event::CommandsApplied { .. }
             | Event::HandedOff
             | Event::RunFinished(_) => None,

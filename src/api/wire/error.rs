@@ -44,6 +44,10 @@ error_codes! {
     RequestRejected,
     /// The run was to fail at its limits, and reached that of model calls.
     IterationLimit,
+    /// The run was to fail at its limits, and reached that of tool calls.
+    ToolCallLimit,
+    /// The run was to fail at its limits, and its model repeated tool calls that brought nothing new.
+    LoopGuard,
     /// The API key is missing or not valid.
     InvalidApiKey,
     /// The API key lacks the scope for this, or may not use the agent.
@@ -106,6 +110,8 @@ error_codes! {
     Internal,
     /// It is unknown whether a call of a tool with side effects took effect.
     OutcomeUnknown,
+    /// A tool call failed, and the run was not to go on then.
+    ToolFailed,
     /// The run was interrupted too often without progress.
     CrashLoop,
     /// Part of what the run needs is no longer in the store or the configuration.
@@ -135,9 +141,12 @@ impl From<ErrorKind> for ErrorCode {
             ErrorKind::ContextLength => Self::ContextLength,
             ErrorKind::EmptyResponse => Self::EmptyResponse,
             ErrorKind::OutcomeUnknown => Self::OutcomeUnknown,
+            ErrorKind::ToolFailed => Self::ToolFailed,
             ErrorKind::CrashLoop => Self::CrashLoop,
             ErrorKind::StoreLostState => Self::StoreLostState,
             ErrorKind::IterationLimit => Self::IterationLimit,
+            ErrorKind::ToolCallLimit => Self::ToolCallLimit,
+            ErrorKind::LoopGuard => Self::LoopGuard,
             ErrorKind::BudgetExceeded => Self::BudgetExceeded,
             ErrorKind::TimeLimit => Self::RequestTimeout,
             ErrorKind::Internal => Self::Internal,

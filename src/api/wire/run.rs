@@ -214,6 +214,33 @@ pub fn read_steering(body: &str) -> Result<Vec<Message>, WireError> {
     }
 }
 
+/// How a run is cancelled. The body may be left out.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cancellation {
+    /// When the run stops: `immediate`, or `after_step`.
+    pub mode: Option<CancelMode>,
+}
+
+/// When a cancelled run stops.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelMode {
+    /// At once: the model call and the tool calls that are under way are stopped.
+    #[default]
+    Immediate,
+    /// Once the step that is under way is done.
+    AfterStep,
+}
+
+/// When the run is to stop, by the body of the request.
+pub fn read_cancellation(body: &str) -> Result<CancelMode, WireError> {
+    if body.trim_ascii().is_empty() {
+        return Ok(CancelMode::default());
+    }
+    Ok(parse::<Cancellation>(body)?.mode.unwrap_or_default())
+}
+
 /// OpenAI's list shape.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct List<T> {

@@ -42,8 +42,9 @@ vocabulary! {
     /// Where a run stands.
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
-    StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools,
-        OutcomeAsked, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
+    StopReasonText of StopReason: Done, NoReply, Length, ContentFilter, MaxIterations, MaxToolCalls, LoopGuard, TokenBudget, CostBudget,
+        Timeout, ClientTools, OutcomeAsked, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
+        StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;
     /// What happens when the last reader of a run has gone.

@@ -17,7 +17,9 @@ use super::super::when::duration;
 use super::save;
 use super::shared::{agents_with, exit, load};
 use crate::config::{DEFAULT_AGENT, Options, Settings, nearest};
+use crate::tools::fit::settle;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, Registry, Told, check_arguments, invoke};
+use crate::types::guard::ResultBounds;
 use crate::types::tool::CallEnding;
 use crate::types::{CallId, RunId, Tenant, ToolOutcome, ToolProgress};
 
@@ -93,13 +95,14 @@ async fn make(call: &Call, settings: &Settings, registry: &Registry) -> Result<(
     let id = context.call.clone();
     let calling = invoke(Arc::clone(tool), arguments, context);
     tokio::pin!(calling);
-    let outcome = loop {
+    let mut outcome = loop {
         tokio::select! {
             biased;
             Some((_, progress)) = reports.recv() => show(&progress),
             outcome = &mut calling => break outcome,
         }
     };
+    settle(&mut outcome, ResultBounds::default());
     let saved = call.save.as_deref().map(|path| save::save(path, &outcome.parts)).transpose();
     // What came of the call is told in any case.
     let told = tell(call, &id, &outcome, saved.as_ref().ok().and_then(Option::as_deref).unwrap_or_default());

@@ -108,9 +108,12 @@ fn class_word(class: FailureClass) -> &'static str {
             ErrorKind::ContextLength => "context_length",
             ErrorKind::EmptyResponse
             | ErrorKind::OutcomeUnknown
+            | ErrorKind::ToolFailed
             | ErrorKind::CrashLoop
             | ErrorKind::StoreLostState
             | ErrorKind::IterationLimit
+            | ErrorKind::ToolCallLimit
+            | ErrorKind::LoopGuard
             | ErrorKind::BudgetExceeded
             | ErrorKind::TimeLimit
             | ErrorKind::Internal => "other",

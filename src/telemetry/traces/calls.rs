@@ -187,7 +187,7 @@ fn describe(span: &mut Span, subject: &Subject, outcome: &ToolOutcome) {
         span.set(names::HTTP_STATUS, u64::from(status));
     }
     let failure = match outcome.ending {
-        CallEnding::Answered => outcome.is_error.then_some("tool_error"),
+        CallEnding::Answered => outcome.has_failed().then_some("tool_error"),
         CallEnding::Stopped => Some("stopped"),
         CallEnding::Skipped => Some("skipped"),
         CallEnding::Lost => Some("outcome_unknown"),

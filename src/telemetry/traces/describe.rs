@@ -8,6 +8,7 @@ use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::price::StepModel;
+use crate::types::rules::LoopFinding;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
 
@@ -172,6 +173,16 @@ pub(super) fn budget_warning(owner: BudgetOwner, kind: BudgetKind, (used, limit)
     Moment::new(event::BUDGET_WARNING, at_ms, attributes)
 }
 
+/// That a run repeats itself.
+pub(super) fn loop_guard(found: &LoopFinding, at_ms: u64) -> Moment {
+    let attributes = [
+        ("loopgate.loop_guard.rule", found.rule.as_str().into()),
+        ("loopgate.loop_guard.repeats", u64::from(found.repeats).into()),
+        ("loopgate.loop_guard.action", if found.stops { "stop" } else { "warn" }.into()),
+    ];
+    Moment::new(event::LOOP_GUARD, at_ms, attributes)
+}
+
 fn tokens(span: &mut Span, usage: &Usage) {
     span.set(names::INPUT_TOKENS, usage.prompt_tokens);
     span.set(names::OUTPUT_TOKENS, usage.completion_tokens);
@@ -213,9 +224,12 @@ fn error_word(kind: ErrorKind) -> &'static str {
         ErrorKind::ContextLength => "context_length",
         ErrorKind::EmptyResponse => "empty_response",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
+        ErrorKind::ToolFailed => "tool_error",
         ErrorKind::CrashLoop => "crash_loop",
         ErrorKind::StoreLostState => "store_lost_state",
         ErrorKind::IterationLimit => "iteration_limit",
+        ErrorKind::ToolCallLimit => "tool_call_limit",
+        ErrorKind::LoopGuard => "loop_guard",
         ErrorKind::BudgetExceeded => "budget_exceeded",
         ErrorKind::TimeLimit => "time_limit",
         ErrorKind::Internal => "internal",

@@ -140,14 +140,24 @@ impl SpanFold {
                 self.push_all(spans);
             }
             Event::StepCompleted { usage, turn_end, budget, .. } => self.complete_step(usage, turn_end, budget),
-            Event::StopRequested { reason, .. } => self.note(event::STOP, [(names::REASON, reason.as_str().into())]),
+            Event::StopRequested { reason, .. } => self.note_stop(*reason),
+            Event::StopAfterStep => self.note_stop(StopReason::Cancelled),
+            Event::LoopGuardTriggered(found) => self.root.add(describe::loop_guard(found, self.now_ms)),
+            Event::PlanCreated { .. } => self.note(event::PLAN, []),
+            Event::ReflectionStarted { .. } => self.note(event::REFLECTION, []),
             Event::CommandsApplied { .. } => self.note(event::COMMANDS, []),
-            Event::HandedOff => {
-                self.handed_off = true;
-                self.note(event::HANDED_OFF, []);
-            }
+            Event::HandedOff => self.hand_off(),
             Event::RunFinished(outcome) => self.finish(outcome),
         }
+    }
+
+    fn note_stop(&mut self, reason: StopReason) {
+        self.note(event::STOP, [(names::REASON, reason.as_str().into())]);
+    }
+
+    fn hand_off(&mut self) {
+        self.handed_off = true;
+        self.note(event::HANDED_OFF, []);
     }
 
     /// All spans, the root first. What the log has no end of ends with the log.

@@ -116,6 +116,12 @@ pub mod event {
     pub const HEDGE_ENDED: &str = "loopgate.hedge_ended";
     /// A budget is four fifths used.
     pub const BUDGET_WARNING: &str = "loopgate.budget_warning";
+    /// The model repeats its tool calls.
+    pub const LOOP_GUARD: &str = "loopgate.loop_guard";
+    /// The model is asked for a plan.
+    pub const PLAN: &str = "loopgate.plan";
+    /// The model is asked how far it has come.
+    pub const REFLECTION: &str = "loopgate.reflection";
     /// The run is to stop.
     pub const STOP: &str = "loopgate.stop_requested";
     /// Commands of the inbox were applied.

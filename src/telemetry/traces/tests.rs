@@ -203,7 +203,11 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             | Event::RunResumed { .. }
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
+            | Event::LoopGuardTriggered(_)
+            | Event::PlanCreated { .. }
+            | Event::ReflectionStarted { .. }
             | Event::StopRequested { .. }
+            | Event::StopAfterStep
             | Event::CommandsApplied { .. }
             | Event::HandedOff
             | Event::RunFinished(_) => {}

@@ -3,6 +3,7 @@
 //! A model that explains or quotes a call has not made it. Only a text that holds nothing but calls is taken for them,
 //! so it is held back for as long as it may be one, and shown as it came once it is not.
 
+use super::dialects::{self, Reading};
 use super::{MAX_HELD_BYTES, TextToolCalls};
 use crate::llm::ModelCall;
 
@@ -12,50 +13,82 @@ const BEGINNINGS: [char; 4] = ['{', '[', '`', '<'];
 /// Finds calls in a text that holds nothing else.
 #[derive(Debug)]
 pub struct LoneCalls<F> {
-    /// `None` once the text has said something else.
-    scanner: Option<TextToolCalls<F>>,
+    /// Finds calls in JSON.
+    scanner: TextToolCalls<F>,
+    /// Whether the text may be calls in JSON.
+    may_be_json: bool,
+    /// Whether it may be calls in the dialect of a vendor.
+    may_be_dialect: bool,
     /// The text so far, as it came.
     held: String,
+    /// How long it is when it is looked at next whether it may be calls in a dialect: that reads all of it.
+    next_look: usize,
 }
 
 impl<F: Fn(&str, &str) -> bool> LoneCalls<F> {
     /// At the beginning of a text. `is_call` says whether a name and arguments, a JSON object, are a call that may be
     /// made.
     pub fn new(is_call: F) -> Self {
-        Self { scanner: Some(TextToolCalls::new(is_call)), held: String::new() }
+        let scanner = TextToolCalls::new(is_call);
+        Self { scanner, may_be_json: true, may_be_dialect: true, held: String::new(), next_look: 0 }
     }
 
     /// Takes the next piece of text and returns what may be shown now.
-    pub fn push(&mut self, text: &str) -> String {
-        let Some(scanner) = &mut self.scanner else { return text.to_owned() };
+    pub fn push(&mut self, text: String) -> String {
+        if self.is_text() {
+            return text;
+        }
         // Most texts show at their first character that they are no calls.
         if self.held.is_empty() && text.trim_start().starts_with(|first| !BEGINNINGS.contains(&first)) {
-            self.scanner = None;
-            return text.to_owned();
+            (self.may_be_json, self.may_be_dialect) = (false, false);
+            return text;
         }
-        self.held.push_str(text);
-        if scanner.push(text).trim().is_empty() && self.held.len() <= MAX_HELD_BYTES {
+        self.held.push_str(&text);
+        self.may_be_json = self.may_be_json && self.scanner.push(&text).trim().is_empty();
+        if self.may_be_dialect && self.held.len() >= self.next_look {
+            self.may_be_dialect = dialects::read(&self.held, &self.scanner.is_call).may_be_calls();
+            // So that all looks together take time linear in the text.
+            self.next_look = self.held.len() + self.held.len() / 8;
+        }
+        if !self.is_text() && self.held.len() <= MAX_HELD_BYTES {
             return String::new();
         }
-        self.scanner = None;
+        (self.may_be_json, self.may_be_dialect) = (false, false);
         std::mem::take(&mut self.held)
     }
 
     /// Ends the text: what is left to show, or the calls in their order. After a text that a length limit cut off, the
     /// half call at its end is nothing.
-    pub fn finish(self, was_cut: bool) -> (String, Vec<ModelCall>) {
-        let Some(scanner) = self.scanner else { return (String::new(), Vec::new()) };
-        let (rest, calls) = scanner.finish();
-        let is_half_call = was_cut && rest.trim_start().starts_with(BEGINNINGS);
-        if calls.is_empty() || !(rest.trim().is_empty() || is_half_call) {
-            return (self.held, Vec::new());
+    pub fn finish(mut self, was_cut: bool) -> (String, Vec<ModelCall>) {
+        if self.may_be_json {
+            let (rest, calls) = self.scanner.finish();
+            if !calls.is_empty() && (rest.trim().is_empty() || was_cut && self.may_be_calls(&rest)) {
+                return (String::new(), calls);
+            }
         }
-        (String::new(), calls)
+        if self.may_be_dialect {
+            let Reading { calls, rest, is_cut } = dialects::read(&self.held, &self.scanner.is_call);
+            if !calls.is_empty() && (rest.is_empty() || was_cut && is_cut) {
+                return (String::new(), calls);
+            }
+        }
+        (self.held, Vec::new())
     }
 
     /// Ends a text that is only text, whatever it says: what is left to show.
     pub fn into_text(self) -> String {
         self.held
+    }
+
+    /// Whether a text would be held, as it may be the beginning of calls.
+    fn may_be_calls(&self, text: &str) -> bool {
+        let mut fresh = LoneCalls::new(&self.scanner.is_call);
+        fresh.push(text.to_owned()).is_empty() && !fresh.is_text()
+    }
+
+    /// Whether the text has said something else.
+    fn is_text(&self) -> bool {
+        !self.may_be_json && !self.may_be_dialect
     }
 }
 
@@ -70,7 +103,7 @@ mod tests {
         let mut shown = String::new();
         let mut lone = LoneCalls::new(|name: &str, _: &str| name == "add");
         for piece in text.split_inclusive(' ') {
-            shown += &lone.push(piece);
+            shown += &lone.push(piece.to_owned());
         }
         let (rest, calls) = lone.finish(was_cut);
         (shown + &rest, calls.len())
@@ -84,6 +117,10 @@ mod tests {
             (format!("```json\n{CALL}\n```\n"), 1),
             (format!("<tool_call>\n{CALL}\n</tool_call>"), 1),
             (format!("[{CALL}, {CALL}]"), 2),
+            (format!("<tool_call>{CALL}</tool_call>\n<tool_call><function=add></function></tool_call>"), 2),
+            ("[TOOL_CALLS]add{\"a\": 1}".to_owned(), 1),
+            ("[add(a=1), add(a=2)]\n".to_owned(), 2),
+            ("<tool_call>add</tool_call>".to_owned(), 1),
         ] {
             assert_eq!(recover(&text, false), (String::new(), calls), "{text}");
         }
@@ -98,6 +135,10 @@ mod tests {
             format!("{CALL}\n{}", CALL.replace("add", "subtract")),
             "  \n".to_owned(),
             format!("{CALL}\n{{\"name\": \"ad"),
+            "[add(a=1)] is how I would do that.".to_owned(),
+            "[subtract(a=1)]".to_owned(),
+            "[a list] of words".to_owned(),
+            "<function_call> is a tag.".to_owned(),
         ] {
             assert_eq!(recover(&text, false), (text.clone(), 0), "{text}");
         }
@@ -106,16 +147,34 @@ mod tests {
     #[test]
     fn a_half_call_at_a_length_limit_is_nothing() {
         assert_eq!(recover(&format!("{CALL}\n{{\"name\": \"ad"), true), (String::new(), 1));
-        let said = format!("{CALL}\nand so");
-        assert_eq!(recover(&said, true), (said.clone(), 0));
+        assert_eq!(recover("[add(a=1)]\n[add(a=", true), (String::new(), 1));
+        assert_eq!(recover("[add(a=1)]\n<tool_call>{\"name\": \"a", true), (String::new(), 1));
+        for said in [
+            format!("{CALL}\nand so"),
+            "[add(a=1)]\n`add` is what I would call, but I won't because".to_owned(),
+            format!("{CALL}\n`add` is what I would call"),
+            "[add(a=1)]\n[a link](https://".to_owned(),
+            "[add(a=1)]\n<b>no".to_owned(),
+            "[add(a=1)]\n{\"name\": \"ad".to_owned(),
+        ] {
+            assert_eq!(recover(&said, true), (said.clone(), 0));
+        }
     }
 
     #[test]
     fn text_is_shown_once_it_cannot_be_a_call_and_held_back_within_bounds() {
         let mut lone = LoneCalls::new(|_: &str, _: &str| true);
-        assert_eq!((lone.push("{\"na"), lone.push("me\": 1, x")), (String::new(), "{\"name\": 1, x".to_owned()));
-        assert_eq!(lone.push(CALL), CALL);
+        assert_eq!(lone.push("{\"na".to_owned()), "");
+        assert_eq!(lone.push("me\": 1, x".to_owned()), "{\"name\": 1, x");
+        assert_eq!(lone.push(CALL.to_owned()), CALL);
         let many = format!("{CALL}\n").repeat(MAX_HELD_BYTES / CALL.len() + 1);
-        assert_eq!(LoneCalls::new(|_: &str, _: &str| true).push(&many), many);
+        assert_eq!(LoneCalls::new(|_: &str, _: &str| true).push(many.clone()), many);
+        for (held, told) in [("[malloc(", "3"), ("[int(x", ") for x in"), ("<function_call> is", " a tag")] {
+            let mut lone = LoneCalls::new(|_: &str, _: &str| true);
+            assert_eq!(
+                (lone.push(held.to_owned()).as_str(), lone.push(told.to_owned())),
+                ("", format!("{held}{told}"))
+            );
+        }
     }
 }

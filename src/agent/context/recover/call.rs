@@ -58,6 +58,16 @@ fn call(value: &str) -> Option<ModelCall> {
     }
 }
 
+/// Whether a tool's name may have this character.
+pub(super) fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// A text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 /// The text of an object that is written as such or as a string.
 fn object(arguments: &RawValue) -> Option<String> {
     let text = match serde_json::from_str::<String>(arguments.get()) {

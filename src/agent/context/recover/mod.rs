@@ -10,14 +10,18 @@
 //! it can still become a call, and what is shown does not depend on how the stream was cut: each
 //! character is judged by those before it alone. What is not a call of an offered tool is text; what is
 //! quoted in a code block or in other JSON is text too, since it was not meant to be run.
+//!
+//! [`alone`] takes a text for calls only if it is nothing else; `dialects` has the forms of single vendors.
 
 pub mod alone;
-mod block;
 mod call;
-mod json;
+mod dialects;
+mod python;
+mod reading;
+mod xml;
 
-use crate::agent::context::recover::block::CodeBlock;
-use crate::agent::context::recover::json::{JsonScan, Scanned};
+use crate::guard::code::CodeBlock;
+use crate::guard::json::{JsonScan, Scanned};
 use crate::llm::ModelCall;
 
 /// How much text is held back at most, in bytes.
@@ -38,8 +42,7 @@ pub struct TextToolCalls<F> {
     /// Whether the last thing that was neither shown nor held is a call, perhaps with space after it.
     after_call: bool,
     shown_anything: bool,
-    /// Whether only white space was shown since the last line break.
-    line_start: bool,
+    /// What was shown.
     block: CodeBlock,
     calls: Vec<ModelCall>,
 }
@@ -80,7 +83,6 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
             space: String::new(),
             after_call: false,
             shown_anything: false,
-            line_start: true,
             block: CodeBlock::default(),
             calls: Vec::new(),
         }
@@ -97,7 +99,7 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
 
     /// Ends the text: what is left to show, and the calls in their order. A closing may be missing,
     /// since models stop at it.
-    pub fn finish(mut self) -> (String, Vec<ModelCall>) {
+    pub fn finish(&mut self) -> (String, Vec<ModelCall>) {
         let mut out = String::new();
         match std::mem::replace(&mut self.state, State::Text) {
             State::Between(candidate) | State::Closing { candidate, .. } => self.conclude(candidate, &mut out),
@@ -109,7 +111,7 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
         if !self.after_call {
             self.show_space(&mut out);
         }
-        (out, self.calls)
+        (out, std::mem::take(&mut self.calls))
     }
 
     fn step(&mut self, c: char, out: &mut String) {
@@ -142,8 +144,8 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
             }
             return State::Text;
         }
-        let begins_line = self.after_call || self.line_start || self.space.contains('\n');
-        if !begins_line || self.block.is_open() || !matches!(c, '{' | '[' | '`' | '<') {
+        let begins_line = self.after_call || self.block.is_line_start() || self.space.contains('\n');
+        if !begins_line || !matches!(c, '{' | '[' | '`' | '<') || self.is_in_block() {
             self.show_space(out);
             self.show(c, out);
             return State::Text;
@@ -153,6 +155,13 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
             return State::Opening;
         }
         self.value_begins(Candidate { closing: None, calls: Some(Vec::new()) }, c, out)
+    }
+
+    /// Whether what follows the space is in a block of code.
+    fn is_in_block(&self) -> bool {
+        let mut block = self.block;
+        self.space.chars().for_each(|c| block.step(c));
+        block.is_open()
     }
 
     fn opening(&mut self, c: char, out: &mut String) -> State {
@@ -277,13 +286,13 @@ impl<F: Fn(&str, &str) -> bool> TextToolCalls<F> {
         if !self.after_call || self.shown_anything {
             space.chars().for_each(|c| self.show(c, out));
         }
-        self.line_start |= self.after_call;
-        self.after_call = false;
+        if std::mem::take(&mut self.after_call) {
+            self.block.begin_line();
+        }
     }
 
     fn show(&mut self, c: char, out: &mut String) {
-        self.block.step(c, self.line_start);
-        self.line_start = c == '\n' || (self.line_start && c.is_whitespace());
+        self.block.step(c);
         self.shown_anything = true;
         out.push(c);
     }

@@ -13,8 +13,6 @@ use crate::agent::drive::steps::admit::{Admitted, admit_own};
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::own_tool::{OwnContext, OwnTool};
-use crate::tools::fit::fit;
-use crate::tools::truncate::cut_to_size;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
 /// Answers `call`, unless the run is interrupted before.
@@ -46,10 +44,10 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
                 stopped(effect, begun.elapsed())
             }
         },
-        (Some(_), Err(why)) => ToolOutcome::failed(why),
+        (Some(_), Err(why)) => ToolOutcome::skipped(why),
         (None, _) => {
             let why = format!("The tool `{}` is no longer available. Go on without it.", call.name);
-            if started.is_some() { interrupted(effect, &format!(" {why}")) } else { ToolOutcome::failed(why) }
+            if started.is_some() { interrupted(effect, &format!(" {why}")) } else { ToolOutcome::skipped(why) }
         }
     };
     driver.finish_call(&call, outcome);
@@ -68,7 +66,7 @@ async fn find(driver: &mut Driver, call: &ToolCall) -> Result<(), Exit> {
             settle_result(driver, call, found).await
         }
         Err(why) => {
-            driver.finish_call(call, ToolOutcome::failed(why));
+            driver.finish_call(call, ToolOutcome::skipped(why));
             Ok(())
         }
     }
@@ -97,8 +95,6 @@ async fn answer(driver: &mut Driver, tool: &dyn OwnTool, call: &ToolCall) -> Res
             ToolOutcome::lost(format!("The tool `{}` did not answer within {} ms.", call.name, limit.as_millis()))
         }
     };
-    fit(&mut outcome.parts, &mut outcome.measurements);
-    outcome.truncated |= cut_to_size(&mut outcome.parts, &mut outcome.structured);
     outcome.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(outcome)
 }

@@ -82,7 +82,10 @@ async fn finish_step(
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
             let bound = output_bound(driver, reserve, closing.is_some());
-            let turn = buffer.take_partial(reserve, bound, latency_ms);
+            let (turn, rest) = buffer.take_partial(reserve, bound, latency_ms);
+            for event in rest {
+                driver.recorder.queue(event);
+            }
             Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
         End::Failed(mut error) => {
@@ -157,9 +160,8 @@ fn finish_turn(
     let usage = believable(driver, reserve, turn.usage, bytes)
         .unwrap_or_else(|| arrived_usage(reserve, output_bound(driver, reserve, closing), bytes));
     let (parts, rest) = buffer.finish(turn.parts, &turn.end);
-    if !rest.is_empty() {
-        let step = driver.recorder.run().step();
-        driver.recorder.queue(Event::TextDelta { step, text: rest });
+    for event in rest {
+        driver.recorder.queue(event);
     }
     let run = driver.recorder.run();
     let minted = run.calls_minted();

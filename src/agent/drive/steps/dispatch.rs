@@ -141,6 +141,15 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
             Happened::Answered(_, outcome) if is_out_of_time(driver, &outcome) => {}
             Happened::Answered(call, outcome) => {
                 running.beside(finish(driver, &mut open, &call, outcome, pacing.is_at_once())).await?;
+                if driver.recorder.run().is_stopping() {
+                    // It ended the run: the calls beside it are of no use any more.
+                    while let Some((call, outcome)) = running.answered.pop_front() {
+                        finish(driver, &mut open, &call, outcome, false).await?;
+                    }
+                    drop(running);
+                    stop(driver, &open, begun);
+                    return Ok(false);
+                }
             }
             Happened::Reported(id, progress) => running.beside(report(driver, &open, id, progress)).await?,
             Happened::Due => {
@@ -151,16 +160,21 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
                 drop(running);
-                for call in &open {
-                    let began_as = driver.recorder.run().started(&call.id).unwrap_or(Effect::Write);
-                    driver.finish_call(call, stopped(began_as, begun.elapsed()));
-                }
+                stop(driver, &open, begun);
                 return Ok(false);
             }
         }
     }
     failpoint::hit("tool.finished");
     Ok(true)
+}
+
+/// Records that these calls, which began then, were stopped with their run.
+fn stop(driver: &mut Driver, open: &[ToolCall], begun: Instant) {
+    for call in open {
+        let began_as = driver.recorder.run().started(&call.id).unwrap_or(Effect::Write);
+        driver.finish_call(call, stopped(began_as, begun.elapsed()));
+    }
 }
 
 /// Makes calls that only compute, and leaves it to the next event that waits for the store to record them; `false` if an
@@ -174,9 +188,20 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
         driver.recorder.queue(event);
     }
     let (reports, _) = mpsc::channel(MAX_REPORTS);
+    let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
+    let begun = Instant::now();
     for checked in batch {
         let (call, outcome) = answer(driver, checked, &reports).await;
-        settle_result(driver, &call, outcome).await?;
+        if is_out_of_time(driver, &outcome) {
+            driver.signals.now().map_or(Ok(()), |interruption| driver.handle_interruption(interruption))?;
+        } else {
+            open.retain(|open| open.id != call.id);
+            settle_result(driver, &call, outcome).await?;
+        }
+        if driver.recorder.run().is_stopping() {
+            stop(driver, &open, begun);
+            return Ok(false);
+        }
     }
     Ok(true)
 }
@@ -297,6 +322,8 @@ fn answer(
             outcome = invoke(tool, arguments, again).await;
             outcome.latency_ms += first_ms;
         }
-        (call, made(settled(outcome, effect)))
+        // Without an answer at the end of the run's time it is no tool that failed: the run stops.
+        let is_over = outcome.ending == CallEnding::Lost && Instant::now() >= deadline;
+        (call, if is_over { outcome } else { made(settled(outcome, effect)) })
     }
 }

@@ -4,6 +4,7 @@
 //! result of the server's own words, which [`Driver::finish_call`] records as it is.
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::tools::fit::settle;
 use crate::types::conversation::Part;
 use crate::types::{ToolCall, ToolOutcome};
 
@@ -11,9 +12,15 @@ use crate::types::{ToolCall, ToolOutcome};
 const MOST_TOLD: usize = 1_000;
 
 /// Lets everything look at a call's answer that may change it, and records the answer: what cleans it, guardrails on
-/// results, and hooks after the call.
+/// results, hooks after the call, and the agent's result in place of a failure.
 pub(super) async fn settle_result(driver: &mut Driver, call: &ToolCall, mut outcome: ToolOutcome) -> Result<(), Exit> {
     tell_of_change(driver, call, &mut outcome);
+    settle(&mut outcome, driver.recorder.run().result_bounds());
+    // Last of all, so that all before sees the failure itself.
+    let mut outcome = driver.recorder.run().spec().rules.tool_errors.settle(&call.name, outcome);
+    if outcome.failure.is_some() {
+        tell_of_change(driver, call, &mut outcome);
+    }
     driver.finish_call(call, outcome);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::types::BudgetOwner;
+use crate::types::guard::{Guards, OutputRules};
 
 #[test]
 fn the_last_allowed_step_still_runs_its_tools() {
@@ -98,4 +99,32 @@ fn a_step_costs_what_the_model_costs_that_it_called() {
     let step = &outcome.report.steps[0];
     assert_eq!((outcome.cost, step.cost), (Micros(30), Micros(30)));
     assert_eq!(outcome.warnings, ["the cost is estimated: no price is known for the model spare"]);
+}
+
+#[test]
+fn nothing_shows_the_word_of_a_model_that_has_nothing_to_say() {
+    let silent = |end: TurnEnd| {
+        let output = OutputRules { allow_no_reply: true, ..OutputRules::default() };
+        let guards = Arc::new(Guards { output, ..Guards::default() });
+        let mut story = Story::begin(RunSpec { guards, ..spec() });
+        story.calls_model();
+        let turn = Turn { parts: vec![Part::text("**NO_REPLY**")], usage: usage(1, 1), end, ..Turn::default() };
+        story.happens(Event::TurnFinished { step: story.run.step(), turn: Box::new(turn) });
+        story
+    };
+    for (end, reason) in [
+        (TurnEnd::Stop, StopReason::NoReply),
+        (TurnEnd::Other("eos".into()), StopReason::NoReply),
+        (TurnEnd::Other("end_turn".into()), StopReason::NoReply),
+        (TurnEnd::Length, StopReason::Length),
+    ] {
+        let mut story = silent(end);
+        story.completes_step();
+        let outcome = story.ends();
+        assert_eq!((outcome.reason, outcome.output_text.as_str()), (reason, ""));
+    }
+    let story = silent(TurnEnd::Stop);
+    assert_eq!(story.run.outcome(StopReason::MaxIterations, 1).output_text, "", "a closing answer");
+    let waiting = story.run.outcome(StopReason::Approval, 1).output_text;
+    assert!(waiting.starts_with("The run waits for an approval"), "{waiting}");
 }

@@ -9,9 +9,9 @@ use crate::agent::CallApproval;
 use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::body::{missing, parse};
 use crate::api::wire::error::WireError;
-use crate::tools::truncate::MAX_RESULT_BYTES;
 use crate::types::CallId;
 use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest};
+use crate::types::guard::MAX_RESULT_BYTES;
 
 /// Most decisions of one request; no turn has as many calls.
 const MOST: usize = 1_000;

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
+use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::object::Arguments;
@@ -18,11 +19,12 @@ use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
-use crate::types::fallback::FellBack;
-use crate::types::hedge::{HedgeEnded, HedgeStarted};
+use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
-use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
+use crate::types::{
+    BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolCall, ToolOutcome, ToolProgress,
+};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -68,41 +70,13 @@ pub enum NativeEvent<'a> {
     },
     /// The model failed, or is not asked for now; the run goes on with another one.
     #[serde(rename = "provider.fallback")]
-    ProviderFallback {
-        seq: u64,
-        step: u32,
-        upstream: &'a str,
-        model: &'a str,
-        attempt: u32,
-        delay_ms: u64,
-        cause: &'a str,
-        from_upstream: &'a str,
-        from_model: &'a str,
-        skipped: &'a [String],
-    },
+    ProviderFallback(Fallback<'a>),
     /// The model has said nothing for so long; another one is asked beside it.
     #[serde(rename = "provider.hedge")]
-    ProviderHedge {
-        seq: u64,
-        step: u32,
-        upstream: &'a str,
-        model: &'a str,
-        after_ms: u64,
-        from_upstream: &'a str,
-        from_model: &'a str,
-    },
+    ProviderHedge(Hedge<'a>),
     /// One of the two calls is dropped; the step goes on with the other.
     #[serde(rename = "provider.hedge.ended")]
-    ProviderHedgeEnded {
-        seq: u64,
-        step: u32,
-        kept: &'static str,
-        dropped_upstream: &'a str,
-        dropped_model: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cause: Option<&'a str>,
-        usage: UsageObject,
-    },
+    ProviderHedgeEnded(EndOfHedge<'a>),
     /// The step's text so far is void.
     #[serde(rename = "step.discarded")]
     StepDiscarded { seq: u64, step: u32, reason: &'static str },
@@ -123,6 +97,22 @@ pub enum NativeEvent<'a> {
     /// A call that waits for an approval was decided, or its time ran out.
     #[serde(rename = "approval.resolved")]
     ApprovalResolved(ResolvedApproval<'a>),
+    /// The model repeats tool calls that bring nothing new: it is warned, or the run stops.
+    #[serde(rename = "loop_guard.triggered")]
+    LoopGuardTriggered {
+        seq: u64,
+        step: u32,
+        action: &'static str,
+        rule: &'static str,
+        repeats: u32,
+        tools: &'a [String],
+    },
+    /// The next model call asks for a plan, with this text.
+    #[serde(rename = "plan.created")]
+    PlanCreated { seq: u64, step: u32, text: &'a str },
+    /// The next model call asks how far the model has come, with this text.
+    #[serde(rename = "reflection.started")]
+    ReflectionStarted { seq: u64, step: u32, text: &'a str },
     /// A server-side tool begins.
     #[serde(rename = "tool.call")]
     ToolCall {
@@ -251,22 +241,19 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
                 cause,
             }
         }
-        Event::ProviderFallback(fell_back) => fallback(seq, fell_back),
-        Event::HedgeStarted(started) => hedge(seq, started),
-        Event::HedgeEnded(ended) => hedge_ended(seq, ended),
+        Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
+        Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
+        Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
         Event::StepDiscarded { step, reason, .. } => {
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }
         Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
         Event::ApprovalRequired(request) => NativeEvent::ApprovalRequired(RequiredApproval::new(seq, request)),
         Event::ApprovalResolved(approval) => NativeEvent::ApprovalResolved(ResolvedApproval::new(seq, approval)),
-        Event::ToolStarted { step, call, .. } => NativeEvent::ToolCall {
-            seq,
-            step: *step,
-            call_id: call.id.as_str(),
-            name: &call.name,
-            arguments: Arguments::new(&call.arguments),
-        },
+        Event::LoopGuardTriggered(found) => loop_guard(seq, found),
+        Event::PlanCreated { step, text } => NativeEvent::PlanCreated { seq, step: *step, text },
+        Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
+        Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
         Event::StepCompleted { step, usage, turn_end, latency_ms, budget } => NativeEvent::StepCompleted {
@@ -283,44 +270,21 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         | Event::TurnFinished { .. }
         | Event::CallAllowed { .. }
         | Event::StopRequested { .. }
+        | Event::StopAfterStep
         | Event::CommandsApplied { .. }
         | Event::HandedOff => return None,
     })
 }
 
-fn fallback(seq: u64, fell_back: &FellBack) -> NativeEvent<'_> {
-    let FellBack { step, to, from_upstream, from_model, attempt, kind: _, cause, skipped } = fell_back;
-    NativeEvent::ProviderFallback {
-        seq,
-        step: *step,
-        upstream: &to.upstream,
-        model: &to.model,
-        attempt: *attempt,
-        delay_ms: 0,
-        cause,
-        from_upstream,
-        from_model,
-        skipped,
-    }
+fn loop_guard(seq: u64, found: &LoopFinding) -> NativeEvent<'_> {
+    let LoopFinding { step, rule, repeats, tools, stops } = found;
+    let action = if *stops { "stop" } else { "warn" };
+    NativeEvent::LoopGuardTriggered { seq, step: *step, action, rule: rule.as_str(), repeats: *repeats, tools }
 }
 
-fn hedge(seq: u64, started: &HedgeStarted) -> NativeEvent<'_> {
-    let HedgeStarted { step, to, from_upstream, from_model, after_ms, reserved: _ } = started;
-    let (upstream, model) = (&to.upstream, &to.model);
-    NativeEvent::ProviderHedge { seq, step: *step, upstream, model, after_ms: *after_ms, from_upstream, from_model }
-}
-
-fn hedge_ended(seq: u64, ended: &HedgeEnded) -> NativeEvent<'_> {
-    let HedgeEnded { step, kept, to: _, dropped, usage, unconfirmed: _, failed } = ended;
-    NativeEvent::ProviderHedgeEnded {
-        seq,
-        step: *step,
-        kept: kept.as_str(),
-        dropped_upstream: &dropped.upstream,
-        dropped_model: &dropped.model,
-        cause: failed.as_ref().map(|(_, cause)| cause.as_str()),
-        usage: usage.into(),
-    }
+fn tool_call(seq: u64, step: u32, call: &ToolCall) -> NativeEvent<'_> {
+    let arguments = Arguments::new(&call.arguments);
+    NativeEvent::ToolCall { seq, step, call_id: call.id.as_str(), name: &call.name, arguments }
 }
 
 fn tool_progress<'a>(

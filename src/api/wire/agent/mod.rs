@@ -1,6 +1,7 @@
 //! Our own dialect: the `agent` object of requests and answers, and the stream of named events.
 
 pub mod approval;
+mod attempts;
 pub mod budget;
 pub mod ending;
 mod event_names;
@@ -9,3 +10,4 @@ pub mod object;
 pub mod options;
 pub mod policy;
 pub mod result_part;
+pub mod rules;

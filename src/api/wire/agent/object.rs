@@ -31,6 +31,9 @@ pub struct AgentObject<'a> {
     /// Why the loop stopped.
     #[schema(value_type = StopReasonText, example = "done")]
     pub stop_reason: &'static str,
+    /// Whether the model had nothing to say, so that there is nothing to show.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
     /// Which limit ended the run, in a sentence; null if none did.
     pub message: Option<Cow<'static, str>>,
     /// What the model thought in its last turn, if it said nothing else.
@@ -173,6 +176,7 @@ impl<'a> AgentObject<'a> {
             session_id: session.map(SessionId::as_str),
             status: outcome.status().as_str(),
             stop_reason: outcome.reason.as_str(),
+            silent: outcome.reason == StopReason::NoReply,
             message: outcome.message(),
             reasoning: thought_alone(outcome),
             iterations: outcome.iterations,

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::agent::LimitsPatch;
 use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
+use crate::api::wire::agent::rules::{LoopGuardOptions, PlanningOptions, ReflectionOptions, ToolErrorOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
@@ -33,6 +34,18 @@ pub struct AgentOptions {
     /// Narrower limits than the agent's.
     #[schema(value_type = Option<LimitOptions>)]
     pub limits: Option<JsonObject<LimitOptions>>,
+    /// What a failed tool call does, beside what the agent says.
+    #[schema(value_type = Option<ToolErrorOptions>)]
+    pub tool_errors: Option<JsonObject<ToolErrorOptions>>,
+    /// When a model that repeats its tool calls is warned and stopped: earlier than the agent says.
+    #[schema(value_type = Option<LoopGuardOptions>)]
+    pub loop_guard: Option<JsonObject<LoopGuardOptions>>,
+    /// Whether the first model call of a conversation asks for a plan.
+    #[schema(value_type = Option<PlanningOptions>)]
+    pub planning: Option<JsonObject<PlanningOptions>>,
+    /// Whether the model is asked from time to time how far it has come.
+    #[schema(value_type = Option<ReflectionOptions>)]
+    pub reflection: Option<JsonObject<ReflectionOptions>>,
     /// What happens at a limit: `stop`, `synthesize` or `error`.
     #[schema(value_type = Option<OnLimitText>)]
     pub on_limit: Option<OnLimit>,
@@ -66,6 +79,9 @@ pub struct LimitOptions {
     /// Most model calls.
     #[schema(example = 20, minimum = 1)]
     pub max_iterations: Option<u32>,
+    /// Most calls of server-side tools.
+    #[schema(minimum = 1)]
+    pub max_tool_calls: Option<u32>,
     /// From start to end, in milliseconds.
     #[schema(minimum = 1)]
     pub timeout_ms: Option<u64>,
@@ -108,6 +124,7 @@ impl LimitOptions {
         let path = |name: &str| format!("agent.limits.{name}");
         let whole = [
             ("max_iterations", self.max_iterations.map(u64::from)),
+            ("max_tool_calls", self.max_tool_calls.map(u64::from)),
             ("timeout_ms", self.timeout_ms),
             ("tool_timeout_ms", self.tool_timeout_ms),
         ];
@@ -125,6 +142,7 @@ impl LimitOptions {
         }
         Ok(LimitsPatch {
             max_iterations: self.max_iterations,
+            max_tool_calls: self.max_tool_calls,
             timeout_ms: self.timeout_ms,
             tool_timeout_ms: self.tool_timeout_ms,
             token_budget: self.token_budget,

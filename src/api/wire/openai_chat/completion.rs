@@ -83,9 +83,15 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
 /// Why the answer ended, in OpenAI's words; a failed run has no answer.
 pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
     match reason {
-        StopReason::Done | StopReason::Approval | StopReason::Cancelled | StopReason::Abandoned => Some("stop"),
+        StopReason::Done
+        | StopReason::NoReply
+        | StopReason::Approval
+        | StopReason::Cancelled
+        | StopReason::Abandoned => Some("stop"),
         StopReason::Length
         | StopReason::MaxIterations
+        | StopReason::MaxToolCalls
+        | StopReason::LoopGuard
         | StopReason::TokenBudget
         | StopReason::CostBudget
         | StopReason::Timeout => Some("length"),
@@ -95,6 +101,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         | StopReason::ContextLimit
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown
+        | StopReason::ToolError
         | StopReason::CrashLoop
         | StopReason::StoreLostState
         | StopReason::InternalError => None,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agent::{Generation, NewRun};
 use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
-use crate::api::wire::agent::policy;
+use crate::api::wire::agent::{policy, rules};
 use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
@@ -196,8 +196,7 @@ impl RequestContext {
 
 /// Whether the text of turns with calls is left out: as asked, and by default where the answer is to be JSON.
 fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawValue>) -> Result<bool, WireError> {
-    let is_json = is_json_format(format)?;
-    Ok(asked.map_or(is_json, |text| text == IntermediateText::Hide))
+    is_json_format(format).map(|is_json| asked.map_or(is_json, |text| text == IntermediateText::Hide))
 }
 
 /// Parses and checks a request body.
@@ -214,7 +213,6 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let raw = request.messages.ok_or_else(|| missing("messages"))?;
     let (system, messages) = split(check_messages(&raw, session.is_some() || run.is_some())?, session.is_some());
     let (tool_choice, client_tools) = read_offer(request.tool_choice, request.tools.as_deref())?;
-    let no_tools = tool_choice == ToolChoice::None;
     let (policy, approval) = policy::read(agent.policy, agent.approval)?;
     let options = RunOptions {
         tool_choice,
@@ -247,10 +245,11 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         request_id: context.request_id,
         metadata: request.metadata.unwrap_or_default(),
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
-        tools: if no_tools { Some(Vec::new()) } else { agent.tools },
+        tools: if options.tool_choice == ToolChoice::None { Some(Vec::new()) } else { agent.tools },
         policy: policy.map(Arc::new),
         approval,
         limits: agent.limits.unwrap_or_default().0.check()?,
+        rules: rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection)?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,

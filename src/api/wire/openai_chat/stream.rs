@@ -113,6 +113,9 @@ impl ChatChunks {
             | Event::BudgetWarning { .. }
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)
+            | Event::LoopGuardTriggered(_)
+            | Event::PlanCreated { .. }
+            | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
@@ -120,6 +123,7 @@ impl ChatChunks {
             Event::TurnFinished { .. }
             | Event::CallAllowed { .. }
             | Event::StopRequested { .. }
+            | Event::StopAfterStep
             | Event::CommandsApplied { .. }
             | Event::HandedOff => {}
         }

@@ -8,7 +8,7 @@ const MEMBERS: [&str; 6] = ["name", "arguments", "parameters", "function", "type
 
 /// What a character makes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scanned {
+pub enum Scanned {
     /// The value continues.
     More,
     /// The value ends with this character.
@@ -19,7 +19,7 @@ pub(super) enum Scanned {
 
 /// An object or array in the making. Literals are not checked here; decoding the value does that.
 #[derive(Debug, Default)]
-pub(super) struct JsonScan {
+pub struct JsonScan {
     within: Vec<Container>,
     next: Next,
     /// The member name being read, if it is one of what may be a call.
@@ -54,7 +54,7 @@ enum Next {
 
 impl JsonScan {
     /// Takes the next character; the first one must open an object or an array.
-    pub(super) fn step(&mut self, c: char) -> Scanned {
+    pub fn step(&mut self, c: char) -> Scanned {
         match self.next {
             Next::InString | Next::Escaped | Next::InName | Next::EscapedInName => return self.in_quotes(c),
             Next::InLiteral if c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.') => return Scanned::More,
@@ -80,7 +80,8 @@ impl JsonScan {
     }
 
     /// Whether it can still become a call or an array of calls.
-    pub(super) fn may_be_call(&self) -> bool {
+    #[must_use]
+    pub fn may_be_call(&self) -> bool {
         !self.not_a_call
     }
 

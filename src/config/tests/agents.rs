@@ -1,0 +1,81 @@
+//! Agents, and what they inherit.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::types::approval::ApprovalTerms;
+use crate::types::guard::{Guards, OutputRules, ResultBounds, Sanitise};
+use crate::types::policy::{Layer, LayerOwner};
+use crate::types::run::OnLimit;
+
+#[test]
+fn other_agents_start_from_the_default_agent_wherever_it_stands() {
+    let settings = load(
+        "
+        [agents.small.limits]
+        max_iterations = 3
+        [agents.small]
+        system = 'Be brief.'
+        [agents.default]
+        model = 'demo/demo'
+        tools = ['calc*']
+        hedge_after = '1500ms'
+        on_limit = 'error'
+        trace_content = false
+        [agents.default.limits]
+        max_iterations = 200
+        timeout = '10s'
+        token_budget = 1000
+        cost_budget_usd = 0.5
+        ",
+    );
+    let expected = AgentConfig {
+        name: "small".into(),
+        model: Some("demo/demo".into()),
+        fallbacks: None,
+        system: Some("Be brief.".into()),
+        tools: vec!["calc*".into()],
+        hedge_after: Some(Duration::from_millis(1_500)),
+        max_offered_tools: 64,
+        always_offered: vec![],
+        on_limit: OnLimit::Error,
+        rules: Arc::default(),
+        trace_content: false,
+        limits: LimitsConfig {
+            max_iterations: 3,
+            max_tool_calls: None,
+            timeout: Duration::from_secs(10),
+            tool_timeout: Duration::from_mins(2),
+            token_budget: Some(1000),
+            cost_budget: Some(Micros(500_000)),
+        },
+        policy: Layer { owner: LayerOwner::Agent, ..Layer::default() }.into(),
+        approval: ApprovalTerms::default(),
+        guards: Arc::default(),
+    };
+    assert_eq!(settings.agents["small"], expected);
+    assert_eq!(settings.agents["default"].limits.max_iterations, 200);
+}
+
+#[test]
+fn an_agent_says_what_is_removed_from_answers() {
+    let text = "[agents.default]\nsanitize_output = 'full'\n[agents.a]\nallow_no_reply = true";
+    let agents = load(text).agents;
+    let output = |allow_no_reply| OutputRules { sanitise: Sanitise::Full, allow_no_reply };
+    assert_eq!((agents["default"].guards.output, agents["a"].guards.output), (output(false), output(true)));
+}
+
+#[test]
+fn an_agent_holds_results_within_bounds() {
+    let text = "[agents.default.context]\nmax_tool_result_bytes = 2048\n[agents.a.context]\nmax_tool_result_hex = 64";
+    let agents = load(text).agents;
+    let results = |max_bytes, hex_run| Guards { results: ResultBounds { max_bytes, hex_run }, ..Guards::default() };
+    assert_eq!((&*agents["default"].guards, &*agents["a"].guards), (&results(2_048, 200), &results(2_048, 64)));
+    let wrong = "[agents.default.context]\nmax_tool_result_bytes = 60000\nmax_tool_result_hex = 8";
+    assert_snapshot!(mistakes(wrong), @r"
+    loopgate.toml:2: agents.default.context.max_tool_result_bytes: must be an integer from 1024 to 51200
+    loopgate.toml:3: agents.default.context.max_tool_result_hex: must be an integer of at least 32
+    ");
+}

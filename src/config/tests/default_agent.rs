@@ -1,0 +1,88 @@
+use insta::assert_snapshot;
+
+use super::load;
+
+/// The default agent up to its limits, and from there on.
+fn default_agent() -> (String, String) {
+    // Its numbers would be half of what follows.
+    let without_guard = "agents.default.loop_guard.enabled = false";
+    let told = format!("{:#?}", load(without_guard).agents);
+    let (head, tail) = told.split_once("limits: ").unwrap();
+    (head.trim_end().to_owned(), tail.to_owned())
+}
+
+#[test]
+fn nothing_written_declares_the_default_agent() {
+    assert_snapshot!(default_agent().0, @r#"
+    {
+        "default": AgentConfig {
+            name: "default",
+            model: None,
+            fallbacks: None,
+            system: None,
+            tools: [
+                "calculator",
+                "current_time",
+            ],
+            hedge_after: None,
+            max_offered_tools: 64,
+            always_offered: [],
+            on_limit: Stop,
+            rules: LoopRules {
+                tool_errors: ToolErrors {
+                    ends_run: [],
+                    fallback_results: [],
+                },
+                loop_guard: LoopGuardRules {
+                    warn_after: None,
+                    stop_after: None,
+                    same_result_warn_after: None,
+                    same_result_stop_after: None,
+                    ignored: [],
+                },
+                planning: None,
+                reflection: None,
+            },
+            trace_content: true,
+    "#);
+}
+
+#[test]
+fn the_default_agent_has_bounds() {
+    assert_snapshot!(default_agent().1, @r#"
+    LimitsConfig {
+                max_iterations: 20,
+                max_tool_calls: None,
+                timeout: 300s,
+                tool_timeout: 120s,
+                token_budget: None,
+                cost_budget: None,
+            },
+            policy: Layer {
+                owner: Agent,
+                mode: Allow,
+                allow: [],
+                ask: [],
+                deny: [],
+            },
+            approval: ApprovalTerms {
+                mode: Pause,
+                timeout_ms: 86400000,
+                needed: 1,
+                approvers: [],
+                separate: false,
+            },
+            guards: Guards {
+                output: OutputRules {
+                    sanitise: Thinking,
+                    allow_no_reply: false,
+                },
+                results: ResultBounds {
+                    max_bytes: 51200,
+                    hex_run: 200,
+                },
+            },
+        },
+    }
+    "#);
+}

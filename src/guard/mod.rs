@@ -1,0 +1,16 @@
+//! What guards a run's messages, answers and results: pure rules over texts.
+//!
+//! Nothing here knows runs, models or tools: the caller of a rule decides what becomes of a text. All rules take time linear
+//! in the text, whatever it says.
+//!
+//! | file | guards |
+//! | --- | --- |
+//! | `code` | knows the code of Markdown, whose text is not touched |
+//! | `json` | follows a JSON value to its end |
+//! | `output` | what a model says, while it streams |
+//! | `result` | results of tools: what no model reads becomes a note of its size |
+
+pub mod code;
+pub mod json;
+pub mod output;
+pub mod result;
