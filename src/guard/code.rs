@@ -1,5 +1,7 @@
 //! Follows the code of Markdown through a text: fenced blocks, and code within a line. What stands in it is quoted.
 
+use memchr::memchr2;
+
 /// Follows a text through its fenced blocks: three or more backticks or tildes at the beginning of a line, up to at least as
 /// many that stand alone in theirs. Blocks may stand in quotes and lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +67,15 @@ impl CodeBlock {
     #[must_use]
     pub fn is_line_start(self) -> bool {
         !self.has_text
+    }
+
+    /// Whether nothing changes before the line ends or a backtick comes.
+    fn is_within_line(self) -> bool {
+        let is_settled = match self.fence {
+            Fence::Outside | Fence::Info(_) | Fence::Inside(_) => true,
+            Fence::Opening(_) | Fence::Closing(..) => false,
+        };
+        is_settled && self.margin == Margin::Over
     }
 
     /// Takes the next character for the first of a line.
@@ -137,6 +148,21 @@ impl Code {
         !self.block.is_open() && self.block.is_line_start()
     }
 
+    /// Takes the next text.
+    pub fn read(&mut self, text: &str) {
+        let mut rest = text;
+        loop {
+            if self.ticks == 0 && self.block.is_within_line() {
+                let Some(plain) = memchr2(b'\n', b'`', rest.as_bytes()) else { return };
+                rest = &rest[plain..];
+            }
+            let mut chars = rest.chars();
+            let Some(c) = chars.next() else { return };
+            self.step(c);
+            rest = chars.as_str();
+        }
+    }
+
     /// Takes the next character.
     pub fn step(&mut self, c: char) {
         self.block.step(c);
@@ -158,9 +184,16 @@ impl Code {
 mod tests {
     use super::*;
 
-    /// The characters of a text that are in code, but for backticks.
+    /// The characters of a text that are in code, but for backticks. However the text is cut in two, it is read alike.
     fn code_in(text: &str) -> String {
         let mut code = Code::default();
+        for (cut, _) in text.char_indices() {
+            let (mut at_once, mut one_by_one) = (Code::default(), Code::default());
+            at_once.read(&text[..cut]);
+            at_once.read(&text[cut..]);
+            text.chars().for_each(|c| one_by_one.step(c));
+            assert_eq!(at_once, one_by_one, "{text}");
+        }
         let is_code = |c: &char| {
             let is_open = code.is_open();
             code.step(*c);

@@ -5,7 +5,7 @@
 //! must be the same as before, or a model that waits for something would be stopped. Memory is constant, however long the
 //! run is.
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::calls::{CallState, Executor, OpenCall};
 use super::json_mark;
@@ -150,21 +150,14 @@ impl Marks {
 }
 
 fn combined(one: u64, other: u64) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(&one.to_le_bytes());
-    hasher.update(&other.to_le_bytes());
-    hasher.digest()
+    xxh3_64_with_seed(&other.to_le_bytes(), one)
 }
 
 /// Stands for a tool and what it answered.
 fn result_mark(name: &str, outcome: &ToolOutcome) -> u64 {
-    let mut hasher = Xxh3::new();
-    let mut add = |bytes: &[u8]| {
-        hasher.update(&bytes.len().to_le_bytes());
-        hasher.update(bytes);
-    };
-    add(name.as_bytes());
-    add(&[u8::from(outcome.is_error), u8::from(outcome.ending == CallEnding::Skipped)]);
+    let kind = u64::from(outcome.is_error) << 1 | u64::from(outcome.ending == CallEnding::Skipped);
+    let mut mark = xxh3_64_with_seed(name.as_bytes(), kind);
+    let mut add = |bytes: &[u8]| mark = xxh3_64_with_seed(bytes, mark);
     if let Some(json) = &outcome.structured {
         add(json.get().as_bytes());
     }
@@ -175,5 +168,5 @@ fn result_mark(name: &str, outcome: &ToolOutcome) -> u64 {
             add(&serde_json::to_vec(&part.kind).unwrap_or_default());
         }
     }
-    hasher.digest()
+    mark
 }

@@ -117,7 +117,7 @@ pub struct Run {
     /// What it got of its tools beside results.
     from_tools: FromTools,
     /// What its turns with calls have in common; nothing before the first.
-    loop_guard: Option<Box<LoopGuard>>,
+    loop_guard: Option<LoopGuard>,
     /// What its model is asked beside the conversation.
     prompts: Prompts,
     report: Report,

@@ -3,7 +3,7 @@
 
 use super::Run;
 use super::budget;
-use super::loop_guard::Finding;
+use super::loop_guard::{Finding, LoopGuard};
 use crate::types::report::CallReport;
 use crate::types::rules::{LoopFinding, LoopRule};
 
@@ -12,6 +12,9 @@ impl Run {
     /// call and its result. What the model's context window has no room for is left out.
     #[must_use]
     pub fn prompts(&self) -> Vec<String> {
+        if !self.may_prompt() {
+            return Vec::new();
+        }
         let mut room = self.room_for_prompts();
         let rules = &self.spec.rules;
         let plan = rules.planning.as_ref().filter(|_| self.iterations == 0);
@@ -25,6 +28,12 @@ impl Run {
             left.is_some()
         })
         .collect()
+    }
+
+    /// Whether there may be anything to ask.
+    fn may_prompt(&self) -> bool {
+        let rules = &self.spec.rules;
+        rules.planning.is_some() || rules.reflection.is_some() || self.finding().is_some()
     }
 
     /// How many tokens the model's context window has beside the conversation.
@@ -41,7 +50,7 @@ impl Run {
 
     /// What is to be said of its newest turns with calls.
     fn finding(&self) -> Option<Finding> {
-        self.loop_guard.as_ref().and_then(|guard| guard.finding())
+        self.loop_guard.as_ref().and_then(LoopGuard::finding)
     }
 
     /// Compares the turn whose calls are answered with those before.

@@ -43,12 +43,9 @@ impl ThinkingSplit {
             return;
         }
         let has_tag = !self.tag.is_empty() || memchr(b'<', text.as_bytes()).is_some();
-        if !has_tag && self.is_thinking {
-            return take(Piece::Thinking(text));
-        }
-        if !has_tag && self.has_text && !self.after_thinking {
-            text.chars().for_each(|c| self.code.step(c));
-            return take(Piece::Text(text));
+        if !has_tag {
+            let text = if self.is_thinking { text } else { self.say_all(text) };
+            return give(text, self.is_thinking, take);
         }
         let (mut answer, mut thought) = (String::new(), String::new());
         for c in text.chars() {
@@ -120,6 +117,29 @@ impl ThinkingSplit {
         for c in std::mem::take(&mut self.tag).chars() {
             self.say(c, answer, thought);
         }
+    }
+
+    /// Takes a text of the answer that has no tag, and gives what is to be shown of it now.
+    fn say_all(&mut self, mut text: String) -> String {
+        self.code.read(&text);
+        let space = text.len() - text.trim_start().len();
+        let is_space = space == text.len();
+        self.after_thinking &= is_space;
+        if self.has_text {
+            return text;
+        }
+        if is_space {
+            self.space.push_str(&text);
+            return String::new();
+        }
+        self.has_text = true;
+        let before = std::mem::take(&mut self.space);
+        if self.found_any {
+            text.drain(..space);
+        } else if !before.is_empty() {
+            text.insert_str(0, &before);
+        }
+        text
     }
 
     fn say(&mut self, c: char, answer: &mut String, thought: &mut String) {

@@ -147,7 +147,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
                         finish(driver, &mut open, &call, outcome, false).await?;
                     }
                     drop(running);
-                    stop(driver, &open, begun);
+                    stop(driver, open, begun);
                     return Ok(false);
                 }
             }
@@ -160,7 +160,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
                 drop(running);
-                stop(driver, &open, begun);
+                stop(driver, open, begun);
                 return Ok(false);
             }
         }
@@ -170,10 +170,10 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
 }
 
 /// Records that these calls, which began then, were stopped with their run.
-fn stop(driver: &mut Driver, open: &[ToolCall], begun: Instant) {
+fn stop(driver: &mut Driver, open: impl IntoIterator<Item = ToolCall>, begun: Instant) {
     for call in open {
         let began_as = driver.recorder.run().started(&call.id).unwrap_or(Effect::Write);
-        driver.finish_call(call, stopped(began_as, begun.elapsed()));
+        driver.finish_call(&call, stopped(began_as, begun.elapsed()));
     }
 }
 
@@ -188,18 +188,18 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
         driver.recorder.queue(event);
     }
     let (reports, _) = mpsc::channel(MAX_REPORTS);
-    let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
-    let begun = Instant::now();
-    for checked in batch {
+    let (mut batch, begun) = (batch.into_iter(), Instant::now());
+    while let Some(checked) = batch.next() {
         let (call, outcome) = answer(driver, checked, &reports).await;
-        if is_out_of_time(driver, &outcome) {
+        let unanswered = if is_out_of_time(driver, &outcome) {
             driver.signals.now().map_or(Ok(()), |interruption| driver.handle_interruption(interruption))?;
+            Some(call)
         } else {
-            open.retain(|open| open.id != call.id);
             settle_result(driver, &call, outcome).await?;
-        }
+            None
+        };
         if driver.recorder.run().is_stopping() {
-            stop(driver, &open, begun);
+            stop(driver, unanswered.into_iter().chain(batch.map(|checked| checked.call)), begun);
             return Ok(false);
         }
     }
