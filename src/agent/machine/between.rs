@@ -15,7 +15,7 @@ impl Run {
         match &self.stop {
             // A second reason to stop leaves no room for a closing answer after the first.
             Some(first) => self.limit = self.limit.or(Some(first.reason)),
-            None => self.stop = Some(stop),
+            None => self.stop = Some(Box::new(stop)),
         }
     }
 
@@ -27,7 +27,7 @@ impl Run {
         }
         let is_between = matches!(self.phase, Phase::Ready | Phase::HandedOver { waits: false });
         if is_between || self.needs_approvals() {
-            self.stop = Some(Stop { reason: StopReason::Cancelled, error: None, short: None });
+            self.stop = Some(Box::new(Stop { reason: StopReason::Cancelled, error: None, short: None }));
         }
         if is_between {
             self.close_calls(UNANSWERED);

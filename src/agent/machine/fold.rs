@@ -268,7 +268,7 @@ impl Run {
         open.finish(outcome, asks);
         let call = open.call.clone();
         if self.stop.is_none() {
-            self.stop = self.stop_after(&call, outcome);
+            self.stop = self.stop_after(&call, outcome).map(Box::new);
         }
         if !outcome.ending.is_without_answer() {
             self.resumes = 0;

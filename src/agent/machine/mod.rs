@@ -65,7 +65,8 @@ pub struct Run {
     calls_made: u32,
     /// Whether the model made more than the run may.
     is_over_calls: bool,
-    stop: Option<Stop>,
+    /// Boxed, as most runs are never to stop, and a live run has room for it.
+    stop: Option<Box<Stop>>,
     /// Whether it is to stop once the present step is done.
     stops_after_step: bool,
     limit: Option<StopReason>,

@@ -1,7 +1,7 @@
 //! Decides the next step of a run by its state.
 
 use super::calls::{CallState, Executor, OpenCall};
-use super::{Lack, Phase, Run, Stop};
+use super::{Lack, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::guard::output::silence::is_silent;
 use crate::types::event::{DiscardReason, Reservation};
@@ -67,7 +67,7 @@ impl Run {
         match self.phase {
             Phase::Ended(_) => Step::Done,
             Phase::NotStarted | Phase::HandedOver { waits: true } => {
-                self.stop.as_ref().map_or(Step::Done, |stop| Step::Finish(stop.reason))
+                self.stop_reason().map_or(Step::Done, Step::Finish)
             }
             Phase::Ready => self.next_call(),
             Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),
@@ -86,7 +86,7 @@ impl Run {
 
     fn next_call(&self) -> Step {
         let synthesize = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
-        if let Some(Stop { reason, .. }) = self.stop {
+        if let Some(reason) = self.stop_reason() {
             let closing = self.closing_call(reason).filter(|_| self.wants_closing());
             return closing.unwrap_or(Step::Finish(reason));
         }
@@ -138,9 +138,14 @@ impl Run {
         Some(Step::Reflect(text.prompt.clone()))
     }
 
+    /// Why it is to stop.
+    fn stop_reason(&self) -> Option<StopReason> {
+        self.stop.as_ref().map(|stop| stop.reason)
+    }
+
     /// Whether time ran out and a closing answer is still to be asked for.
     pub(super) fn wants_closing(&self) -> bool {
-        let timeout = matches!(self.stop, Some(Stop { reason: StopReason::Timeout, .. }));
+        let timeout = self.stop_reason() == Some(StopReason::Timeout);
         let is_wanted = self.spec.on_limit == OnLimit::Synthesize && !self.stops_after_step;
         timeout && is_wanted && self.limit.is_none()
     }
@@ -210,7 +215,7 @@ impl Run {
     }
 
     fn end_reason(&self) -> StopReason {
-        if let Some(Stop { reason, .. }) = self.stop {
+        if let Some(reason) = self.stop_reason() {
             return reason;
         }
         self.limit.unwrap_or(match self.last_turn.end {
