@@ -100,6 +100,9 @@ async fn another_client_approves_on_another_replica_after_both_were_started_agai
     let (required, resolved) = (named("approval.required"), named("approval.resolved"));
     assert_eq!((required.len(), &required[0]["expires_ms"]), (1, &call["expires_ms"]));
     assert_eq!((resolved.len(), &resolved[0]["decision"], &resolved[0]["by"]), (1, &json!("approve"), &json!("ops")));
+    let report = &get(&one, "lg_ops", &format!("/v1/runs/{run}")).await["agent"]["report"];
+    let decisions = &report["steps"][0]["tool_calls"][0]["decisions"];
+    assert_eq!(*decisions, json!([{"decision": "approve", "by": "ops"}]), "{report}");
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ mod pools;
 mod presets;
 mod prices;
 mod programs;
+mod questions;
 mod reach;
 mod recovery;
 mod reload;

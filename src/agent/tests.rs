@@ -39,6 +39,7 @@ mod offers;
 mod order;
 mod own_tools;
 mod pictures;
+mod questions;
 mod quota;
 mod reads;
 mod replicas;

@@ -125,7 +125,8 @@ impl AgentConfig {
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
             "tools",
-            "Server-side tools that the model is offered; `*` matches any characters.",
+            "Server-side tools that the model is offered; `*` matches any characters. `ask_user`, by which a model asks the user, is \
+             offered only if it is named itself.",
             parent.map_or_else(|| offered(&known_tools.embedded), Self::tool_patterns),
         );
         if section.is_written("tools") {

@@ -29,6 +29,7 @@ use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
 use crate::net::guard::Policy;
 use crate::types::policy::{Layer, LayerOwner};
+use crate::types::question::ASK_USER;
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "loopgate.toml";
@@ -243,6 +244,8 @@ fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -
     let servers =
         [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")].concat();
     let of_servers = servers.into_iter().map(|server| format!("{server}__*"));
-    let names = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).chain(of_servers);
+    let of_runs = [ASK_USER.to_owned()];
+    let names =
+        BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(root.names_in("tools")).chain(of_servers);
     KnownTools { names: names.chain(embedded.iter().cloned()).collect(), embedded }
 }

@@ -19,6 +19,7 @@ pub mod pauses;
 pub mod policy;
 pub mod price;
 pub mod progress;
+pub mod question;
 pub mod report;
 pub mod reservation;
 pub mod rules;

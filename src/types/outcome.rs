@@ -8,6 +8,7 @@ use crate::types::ToolCall;
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FallbackUsage;
 use crate::types::json::is_default;
+use crate::types::question::Question;
 use crate::types::report::Report;
 use crate::types::shortfall::Shortfall;
 use crate::types::usage::{BudgetStatus, Micros, Usage};
@@ -85,6 +86,8 @@ pub enum StopReason {
     ClientTools,
     /// It is unknown whether a call with side effects took effect, and the caller is to say it.
     OutcomeAsked,
+    /// Its model asks the user.
+    AskUser,
     /// Calls need an approval.
     Approval,
     /// Someone cancelled it.
@@ -130,6 +133,7 @@ impl StopReason {
             Self::ContextLimit => "context_limit",
             Self::EmptyResponse => "empty_response",
             Self::OutcomeAsked => "outcome_asked",
+            Self::AskUser => "ask_user",
             Self::Approval => "approval",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::ToolError => "tool_error",
@@ -137,6 +141,12 @@ impl StopReason {
             Self::StoreLostState => "store_lost_state",
             Self::InternalError => "internal_error",
         }
+    }
+
+    /// Whether a waiting run tells in words what it waits for, so that its calls are not the client's own to make.
+    #[must_use]
+    pub fn is_told_in_words(self) -> bool {
+        matches!(self, Self::Approval | Self::AskUser)
     }
 
     /// The status of a run that stopped for this reason.
@@ -151,7 +161,7 @@ impl StopReason {
             | Self::TokenBudget
             | Self::CostBudget
             | Self::Timeout => RunStatus::Incomplete,
-            Self::ClientTools | Self::OutcomeAsked | Self::Approval => RunStatus::RequiresAction,
+            Self::ClientTools | Self::OutcomeAsked | Self::AskUser | Self::Approval => RunStatus::RequiresAction,
             Self::Cancelled | Self::Abandoned => RunStatus::Cancelled,
             Self::ProviderError
             | Self::ContextLimit
@@ -182,6 +192,7 @@ impl StopReason {
             | Self::Length
             | Self::ClientTools
             | Self::OutcomeAsked
+            | Self::AskUser
             | Self::Approval
             | Self::Cancelled
             | Self::Abandoned
@@ -225,6 +236,7 @@ impl StopReason {
             | Self::Timeout
             | Self::ClientTools
             | Self::OutcomeAsked
+            | Self::AskUser
             | Self::Approval
             | Self::Cancelled
             | Self::Abandoned => return None,
@@ -343,6 +355,15 @@ impl Outcome {
     #[must_use]
     pub fn message(&self) -> Option<Cow<'static, str>> {
         limit_message(self.reason, self.short.as_ref())
+    }
+
+    /// What the user is asked, as it stands behind what the model said before it.
+    #[must_use]
+    pub fn asked(&self) -> Option<String> {
+        let calls = self.required_calls.iter().filter(|_| self.reason == StopReason::AskUser);
+        let asked = calls.filter_map(|required| Question::read(&required.call.arguments));
+        let text: String = asked.map(|question| format!("\n\n{}", question.text())).collect();
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// The run's status: that of its reason, unless it was asked to fail at its limits.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::approval::ApprovalDecision;
 use crate::types::json::is_default;
 use crate::types::tool::Measurement;
 use crate::types::usage::{Micros, Usage};
@@ -74,4 +75,20 @@ pub struct CallReport {
     /// What the tool measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
+    /// What was decided of it while it waited for an approval, in the order of the decisions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<DecisionReport>,
+}
+
+/// A decision about a call that waited for an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionReport {
+    /// The decision.
+    pub decision: ApprovalDecision,
+    /// The name of the key of the caller who decided; `None` where no keys are declared, and if no decision came in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why, in the words of the caller who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::agent::admission::approve::{self, Decided};
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
+use crate::agent::admission::question::answered_in_words;
 use crate::agent::admission::{Admission, Started, rules, transcript, unsupported};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
@@ -184,7 +185,8 @@ impl Admission {
         generation: &Generation,
         claim: Option<&mut HeldClaim>,
     ) -> Result<Leg, StartError> {
-        let spec = idle.spec();
+        let in_words = answered_in_words(new, idle.run());
+        let (new, spec) = (in_words.as_ref().unwrap_or(new), idle.spec());
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
         }

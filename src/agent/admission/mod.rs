@@ -13,6 +13,7 @@ mod models;
 mod once;
 mod policy;
 mod price;
+mod question;
 mod rules;
 mod select;
 mod specify;

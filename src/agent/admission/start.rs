@@ -156,7 +156,11 @@ impl Admission {
                 None => None,
             };
             // Boxed, as everything rare here is: the future of every run would have room for it otherwise.
-            if let Some(run) = answered_run(new, session.as_ref())
+            let answered = match (answered_run(new, session.as_ref()), &session) {
+                (None, Some(found)) if may_answer(new, found) => Box::pin(self.asking_run(new, found)).await?,
+                (answered, _) => answered,
+            };
+            if let Some(run) = answered
                 && let Some(started) = Box::pin(self.continue_waiting(new, &run, claim.as_deref_mut())).await?
             {
                 return Ok(started);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use moka::sync::Cache;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::agent::context::find_tools;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::server_tools::ServerTools;
+use crate::agent::context::{ask_user, find_tools};
 use crate::config::AgentConfig;
 use crate::tools::definitions::SEPARATOR;
 use crate::tools::{RegisteredTool, Registry, ToolSpec};
@@ -19,6 +19,7 @@ use crate::types::Effect;
 use crate::types::offer::{OfferHash, ToolDefinition};
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::Policy;
+use crate::types::question::ASK_USER;
 use crate::types::run::ToolSearch;
 
 /// Most bytes of definitions that are kept of what was selected lately.
@@ -84,6 +85,12 @@ impl<'a> Patterns<'a> {
     fn select(&self, name: &str) -> bool {
         let names_it = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         names_it(self.agent) && self.asked.is_none_or(names_it)
+    }
+
+    /// Whether the agent or the request names this very tool, and not one by a pattern of others.
+    fn name(&self, name: &str) -> bool {
+        let names_it = |patterns: &[String]| patterns.iter().any(|pattern| pattern == name);
+        self.select(name) && (names_it(self.agent) || self.asked.is_some_and(names_it))
     }
 
     /// Whether calls of this tool may be made.
@@ -154,6 +161,9 @@ impl Selection {
             most: u32::try_from(patterns.most.saturating_sub(first.len()).max(LEAST_FOUND)).unwrap_or(u32::MAX),
         });
         own.extend(search.map(|_| find_tools::definition().clone()));
+        if registry.get(ASK_USER).is_none() && patterns.name(ASK_USER) && patterns.permit(ASK_USER, Effect::Read) {
+            own.push(ask_user::definition().clone());
+        }
         let selects = |pattern: &str| {
             all.iter().any(|tool| matches(pattern, &tool.spec().name))
                 || own.iter().any(|tool| matches(pattern, &tool.name))

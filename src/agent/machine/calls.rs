@@ -2,6 +2,7 @@
 
 use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::event::Decision;
+use crate::types::report::DecisionReport;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolCall, ToolOutcome};
 
@@ -23,6 +24,8 @@ pub(super) struct OpenCall {
     ruling: Option<Ruling>,
     /// Whether its arguments are others than the model wrote.
     pub(super) is_changed: bool,
+    /// What was decided of it while it waited for an approval.
+    pub(super) decisions: Vec<DecisionReport>,
 }
 
 /// What was decided of a call before it is made.
@@ -53,6 +56,18 @@ pub(super) enum Executor {
     Run,
     /// The client.
     Client,
+    /// The user, by the client: the call is a question.
+    User,
+}
+
+impl Executor {
+    /// Whether the run waits for the answer.
+    pub(super) fn is_outside(self) -> bool {
+        match self {
+            Self::Server | Self::Run => false,
+            Self::Client | Self::User => true,
+        }
+    }
 }
 
 /// How far a call came.
@@ -77,6 +92,7 @@ impl OpenCall {
             interrupted: 0,
             ruling: None,
             is_changed: false,
+            decisions: Vec::new(),
         }
     }
 
@@ -84,7 +100,7 @@ impl OpenCall {
     pub(super) fn is_open(&self) -> bool {
         match self.state {
             CallState::Pending | CallState::Started(_) => {
-                self.executor != Executor::Client && self.approval_request().is_none()
+                !self.executor.is_outside() && self.approval_request().is_none()
             }
             CallState::Asked(_) | CallState::Finished(_) => false,
         }
@@ -123,6 +139,8 @@ impl OpenCall {
     /// Applies what was decided of a call that waits for an approval.
     pub(super) fn resolve(&mut self, approval: &Approval) {
         let Some(Ruling::Asked(waiting)) = &mut self.ruling else { return };
+        let Approval { decision, by, reason, .. } = approval;
+        self.decisions.push(DecisionReport { decision: *decision, by: by.clone(), reason: reason.clone() });
         if approval.awaits_others {
             waiting.approved_by.push(approval.by.clone());
             return;
@@ -161,7 +179,7 @@ impl OpenCall {
     pub(super) fn waits_for_caller(&self) -> bool {
         match self.state {
             CallState::Pending | CallState::Started(_) => {
-                self.executor == Executor::Client || self.approval_request().is_some()
+                self.executor.is_outside() || self.approval_request().is_some()
             }
             CallState::Asked(_) => true,
             CallState::Finished(_) => false,

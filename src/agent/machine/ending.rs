@@ -116,6 +116,7 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         | StopReason::ContentFilter
         | StopReason::ClientTools
         | StopReason::OutcomeAsked
+        | StopReason::AskUser
         | StopReason::Approval
         | StopReason::Cancelled
         | StopReason::Abandoned

@@ -8,7 +8,7 @@ use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
 use crate::types::price::StepModel;
-use crate::types::report::{CallReport, StepReport};
+use crate::types::report::{CallReport, DecisionReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
@@ -266,21 +266,21 @@ impl Run {
         self.context.bytes_since += self.from_tools.add(outcome, self.spec.search);
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
-        let call = open.call.clone();
+        let (call, decisions) = (open.call.clone(), std::mem::take(&mut open.decisions));
         if self.stop.is_none() {
             self.stop = self.stop_after(&call, outcome).map(Box::new);
         }
         if !outcome.ending.is_without_answer() {
             self.resumes = 0;
         }
-        self.report_call(&call, outcome);
+        self.report_call(&call, decisions, outcome);
         if self.is_retrying && !self.calls.iter().any(OpenCall::is_open) {
             self.end_answers();
         }
     }
 
     /// Puts what came of a call into the report, in place of what came of it before.
-    fn report_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
+    fn report_call(&mut self, call: &ToolCall, decisions: Vec<DecisionReport>, outcome: &ToolOutcome) {
         self.report.tool_time_ms += outcome.latency_ms;
         let Some(step) = self.report.steps.last_mut() else { return };
         step.tool_latency_ms += outcome.latency_ms;
@@ -294,6 +294,7 @@ impl Run {
             outcome_unknown: outcome.ending == CallEnding::Lost,
             error: outcome.is_error.then(|| outcome.text().into_owned()).or_else(|| outcome.failure.clone()),
             measurements: outcome.measurements.clone(),
+            decisions,
         };
         if let Some(before) = step.tool_calls.iter_mut().find(|before| before.call_id == call.id) {
             *before = report;

@@ -7,7 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::calls::{CallState, Executor, OpenCall};
+use super::calls::{CallState, OpenCall};
 use super::json_mark;
 use crate::types::conversation::PartKind;
 use crate::types::rules::{LoopGuardRules, LoopRule};
@@ -66,7 +66,7 @@ impl LoopGuard {
     pub(super) fn end_turn(&mut self, rules: &LoopGuardRules, calls: &[OpenCall]) {
         let counted = calls.iter().filter_map(|open| match &open.state {
             CallState::Finished(outcome) => {
-                let is_counted = open.executor != Executor::Client && !open.is_cut && !rules.ignores(&open.call.name);
+                let is_counted = !open.executor.is_outside() && !open.is_cut && !rules.ignores(&open.call.name);
                 is_counted.then_some((&open.call, outcome, open.effect))
             }
             CallState::Pending | CallState::Started(_) | CallState::Asked(_) => None,

@@ -205,8 +205,14 @@ impl Run {
 
     /// Why it is its client's turn.
     fn wait_reason(&self) -> StopReason {
-        let asks = self.calls.iter().any(|open| matches!(open.state, CallState::Asked(_)));
-        if asks { StopReason::OutcomeAsked } else { StopReason::ClientTools }
+        let mut waiting = self.calls.iter().filter(|open| open.waits_for_caller());
+        if self.calls.iter().any(|open| matches!(open.state, CallState::Asked(_))) {
+            StopReason::OutcomeAsked
+        } else if waiting.all(|open| open.executor == Executor::User) {
+            StopReason::AskUser
+        } else {
+            StopReason::ClientTools
+        }
     }
 
     /// Whether the model answered that it has nothing to say, where it may.

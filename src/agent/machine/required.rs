@@ -1,9 +1,10 @@
 //! What a run waits for: decisions about its calls, or results of them.
 
-use super::calls::{CallState, OpenCall};
+use super::calls::{CallState, Executor, OpenCall};
 use super::{Phase, Run};
 use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
 use crate::types::outcome::RequiredCall;
+use crate::types::question::Question;
 use crate::types::{CallId, StopReason, ToolOutcome};
 
 impl Run {
@@ -46,9 +47,25 @@ impl Run {
         self.calls.iter().find(|open| open.call.id == *call).map_or(&[], OpenCall::approved_by)
     }
 
-    /// What its last turn says, unless that it has nothing to say; while it waits for approvals and its model said nothing, a sentence that tells so.
+    /// The calls by which the model asks the user, if the run waits for nothing else.
+    #[must_use]
+    pub fn questions(&self) -> Vec<CallId> {
+        let waiting: Vec<&OpenCall> = self.calls.iter().filter(|open| open.waits_for_caller()).collect();
+        let asks = waiting.iter().all(|open| open.executor == Executor::User);
+        waiting.into_iter().filter(|_| asks).map(|open| open.call.id.clone()).collect()
+    }
+
+    /// What its last turn says, unless that it has nothing to say, and what it asks the user; while it waits for approvals
+    /// and its model said nothing, a sentence that tells so.
     pub(super) fn said_so_far(&self, reason: StopReason) -> String {
         let said = if self.has_nothing_to_say() { String::new() } else { self.last_turn.text().into_owned() };
+        if reason == StopReason::AskUser {
+            let required = self.required_calls();
+            let asked = required.iter().filter_map(|required| Question::read(&required.call.arguments));
+            let said = Some(said).filter(|said| !said.is_empty());
+            let all: Vec<_> = said.into_iter().chain(asked.map(|question| question.text())).collect();
+            return all.join("\n\n");
+        }
         if reason != StopReason::Approval || !said.is_empty() {
             return said;
         }

@@ -3,6 +3,7 @@
 use super::calls::{Executor, OpenCall};
 use super::{Run, Stop};
 use crate::types::guard::ResultBounds;
+use crate::types::question::{ASK_USER, Question};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::{CallEnding, FoundTool};
 use crate::types::{CallId, Effect, ErrorKind, RunError, StopReason, ToolCall, ToolOutcome};
@@ -55,7 +56,7 @@ impl Run {
     pub(super) fn open_calls<'c>(&mut self, calls: impl Iterator<Item = &'c ToolCall>) {
         let mut calls: Vec<_> = calls.map(|call| self.open(call)).collect();
         let most = self.spec.limits.max_tool_calls.unwrap_or(u32::MAX);
-        for open in calls.iter_mut().filter(|open| open.executor != Executor::Client) {
+        for open in calls.iter_mut().filter(|open| !open.executor.is_outside()) {
             open.is_cut = self.calls_made >= most;
             self.is_over_calls |= open.is_cut;
             self.calls_made += u32::from(!open.is_cut);
@@ -69,6 +70,7 @@ impl Run {
         let is_own = self.spec.own_tools.iter().any(|tool| tool.name == call.name);
         let executor = match (is_clients, is_own) {
             (true, _) => Executor::Client,
+            (false, true) if asks_user(call) => Executor::User,
             (false, true) => Executor::Run,
             (false, false) => Executor::Server,
         };
@@ -94,4 +96,9 @@ impl Run {
             _ => None,
         }
     }
+}
+
+/// Whether a call of a tool of the run asks the user. Without a question the model is told so by the run.
+fn asks_user(call: &ToolCall) -> bool {
+    call.name == ASK_USER && Question::read(&call.arguments).is_some()
 }

@@ -22,6 +22,7 @@ use crate::store::memory::MemoryStore;
 use crate::types::approval::{ApprovalDecision, ApprovalMode, ApprovalTerms};
 use crate::types::clock::now_ms;
 use crate::types::policy::{Layer, LayerOwner, Rule};
+use crate::types::report::DecisionReport;
 use crate::types::run::{OnConflict, OnDisconnect};
 use crate::types::{
     CallId, Effect, Event, Message, Outcome, Record, RunId, RunStatus, SessionId, StopReason, Tenant, ToolCall,
@@ -380,5 +381,8 @@ async fn several_must_approve_where_the_agent_says_so_and_never_the_one_who_aske
     let again = agent.start(by("ops-1"), None).await.err().unwrap();
     assert!(matches!(again, StartError::Approval(ApprovalError::Decided(_))), "{again}");
     let records = watch(agent.start(by("ops-2"), None).await.unwrap()).await;
-    assert_eq!((outcome(&records).reason, agent.journal.lock().len()), (StopReason::Done, 1));
+    let end = outcome(&records);
+    assert_eq!((end.reason, agent.journal.lock().len()), (StopReason::Done, 1));
+    let by = |key: &str| DecisionReport { decision: ApprovalDecision::Approve, by: Some(key.into()), reason: None };
+    assert_eq!(end.report.steps[0].tool_calls[0].decisions, [by("ops-1"), by("ops-2")]);
 }

@@ -73,6 +73,7 @@ fn outcome(reason: StopReason) -> Outcome {
         outcome_unknown: false,
         error: None,
         measurements: Vec::new(),
+        decisions: Vec::new(),
     };
     let step = StepReport {
         index: 1,

@@ -43,7 +43,7 @@ vocabulary! {
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
     StopReasonText of StopReason: Done, NoReply, Length, ContentFilter, MaxIterations, MaxToolCalls, LoopGuard, TokenBudget, CostBudget,
-        Timeout, ClientTools, OutcomeAsked, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
+        Timeout, ClientTools, OutcomeAsked, AskUser, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
         StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;

@@ -14,6 +14,7 @@ use crate::agent::drive::steps::settle_result::tell_of_change;
 use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
 use crate::types::policy::{Judged, Policy, Verdict};
+use crate::types::question::ASK_USER;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
@@ -77,11 +78,12 @@ fn ask_policy(driver: &Driver, call: &ToolCall) -> Judgement {
     }
 }
 
-/// The policy that judges a call. Finding tools does nothing outside the run.
+/// The policy that judges a call. Finding tools does nothing outside the run, and neither does a question that is none.
 fn policy_for<'a>(driver: &'a Driver, call: &ToolCall) -> Option<&'a Policy> {
     let spec = driver.recorder.run().spec();
     let finds = spec.search.is_some() && call.name == find_tools::NAME;
-    spec.policy.as_deref().filter(|_| !finds)
+    let asks = call.name == ASK_USER && spec.own_tools.iter().any(|tool| tool.name == ASK_USER);
+    spec.policy.as_deref().filter(|_| !finds && !asks)
 }
 
 fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect) -> Judgement {

@@ -13,6 +13,7 @@ use crate::agent::drive::steps::admit::{Admitted, admit_own};
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::own_tool::{OwnContext, OwnTool};
+use crate::types::question::ASK_USER;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
 /// Answers `call`, unless the run is interrupted before.
@@ -23,6 +24,10 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     let Admitted::Run(call) = admit_own(driver, call) else { return Ok(()) };
     if driver.recorder.run().spec().search.is_some() && call.name == find_tools::NAME {
         return find(driver, &call).await;
+    }
+    if call.name == ASK_USER && !driver.generation.own_tools.iter().any(|tool| tool.definition().name == ASK_USER) {
+        ask_nothing(driver, &call);
+        return Ok(());
     }
     let tool = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
     let run = driver.recorder.run();
@@ -70,6 +75,17 @@ async fn find(driver: &mut Driver, call: &ToolCall) -> Result<(), Exit> {
             Ok(())
         }
     }
+}
+
+/// Answers a call that is to ask the user, and has no question. One that has waits for the client.
+fn ask_nothing(driver: &mut Driver, call: &ToolCall) {
+    let step = driver.recorder.run().step();
+    if driver.recorder.run().started(&call.id).is_none() {
+        driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+    }
+    let why = driver.tools.check_own(call).err();
+    let why = why.unwrap_or_else(|| format!("The call of `{ASK_USER}` has no question."));
+    driver.finish_call(call, ToolOutcome::skipped(why));
 }
 
 /// What the tool answers within the time that a call may take. Whatever happens in it becomes an outcome, as it does

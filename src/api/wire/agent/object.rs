@@ -13,7 +13,7 @@ use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::outcome::{self, Outcome};
-use crate::types::report::{CallReport, Report, StepReport};
+use crate::types::report::{CallReport, DecisionReport, Report, StepReport};
 use crate::types::tool::Measurement;
 use crate::types::{Micros, RunId, SessionId, StopReason};
 
@@ -61,7 +61,7 @@ pub struct AgentObject<'a> {
 /// What a run waits for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RequiredAction<'a> {
-    /// `approval`, `client_tools`, or `outcome_unknown` if it is unknown whether one of the calls took effect.
+    /// `approval`, `client_tools`, `ask_user`, or `outcome_unknown` if it is unknown whether one of the calls took effect.
     pub r#type: &'static str,
     /// The calls to decide about, or to answer with `tool` messages.
     pub calls: Vec<RequiredCall<'a>>,
@@ -155,6 +155,21 @@ pub struct CallObject<'a> {
     pub error: Option<&'a str>,
     /// What the tool measured, by name.
     pub metrics: BTreeMap<&'a str, MetricObject<'a>>,
+    /// What was decided of it while it waited for an approval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<DecisionObject<'a>>,
+}
+
+/// A decision about a call that waited for an approval.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DecisionObject<'a> {
+    /// `approve`, `deny`, `skip`, or `expire` if none came in time.
+    pub decision: &'static str,
+    /// The name of the key of the caller who decided.
+    pub by: Option<&'a str>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'a str>,
 }
 
 /// Something that a tool measured.
@@ -198,6 +213,8 @@ impl<'a> AgentObject<'a> {
 fn action(reason: StopReason) -> &'static str {
     if reason == StopReason::Approval {
         "approval"
+    } else if reason == StopReason::AskUser {
+        "ask_user"
     } else if reason == StopReason::OutcomeAsked {
         "outcome_unknown"
     } else {
@@ -269,6 +286,13 @@ impl<'a> MetricObject<'a> {
     }
 }
 
+impl<'a> DecisionObject<'a> {
+    fn new(decided: &'a DecisionReport) -> Self {
+        let DecisionReport { decision, by, reason } = decided;
+        Self { decision: decision.as_str(), by: by.as_deref(), reason: reason.as_deref() }
+    }
+}
+
 impl<'a> CallObject<'a> {
     fn new(call: &'a CallReport) -> Self {
         Self {
@@ -281,6 +305,7 @@ impl<'a> CallObject<'a> {
             outcome_unknown: call.outcome_unknown,
             error: call.error.as_deref(),
             metrics: call.measurements.iter().map(MetricObject::named).collect(),
+            decisions: call.decisions.iter().map(DecisionObject::new).collect(),
         }
     }
 }

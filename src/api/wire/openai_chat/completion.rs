@@ -62,7 +62,7 @@ pub struct AssistantMessage<'a> {
 
 /// The one object of a run that ended so.
 pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bool) -> Completion<'a> {
-    let clients = outcome.required_calls.iter().filter(|_| outcome.reason != StopReason::Approval);
+    let clients = outcome.required_calls.iter().filter(|_| !outcome.reason.is_told_in_words());
     let calls: Vec<CallJson<'_>> = clients.map(|required| CallJson::from(&required.call)).collect();
     let refusal = Some(outcome.refusal.as_str()).filter(|text| !text.is_empty());
     let says_otherwise = !calls.is_empty() || refusal.is_some();
@@ -85,6 +85,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Done
         | StopReason::NoReply
+        | StopReason::AskUser
         | StopReason::Approval
         | StopReason::Cancelled
         | StopReason::Abandoned => Some("stop"),

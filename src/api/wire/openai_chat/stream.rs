@@ -155,14 +155,16 @@ impl ChatChunks {
         if let Some(error) = &outcome.error {
             return self.fail(error.into(), out);
         }
-        let says_why = outcome.status() == RunStatus::Incomplete || outcome.reason == StopReason::Approval;
-        if says_why && !self.text_out && !outcome.output_text.is_empty() {
-            // Text that was held back until its step would be known to be the last.
+        let says_why = outcome.status() == RunStatus::Incomplete || outcome.reason.is_told_in_words();
+        let asked = if self.text_out { outcome.asked() } else { None };
+        // Text that was held back until its step would be known to be the last, or what is asked behind text that was not.
+        let held = asked.as_deref().or(Some(&*outcome.output_text).filter(|text| says_why && !self.text_out && !text.is_empty()));
+        if let Some(text) = held {
             out.put_slice(b"data: ");
-            self.template.write_text(Said::Text(&outcome.output_text), None, out);
+            self.template.write_text(Said::Text(text), None, out);
             out.put_slice(b"\n\n");
         }
-        let clients = outcome.required_calls.iter().filter(|_| outcome.reason != StopReason::Approval);
+        let clients = outcome.required_calls.iter().filter(|_| !outcome.reason.is_told_in_words());
         for (index, required) in clients.enumerate() {
             let call = IndexedCall { index, call: (&required.call).into() };
             self.template.write(&json!({"tool_calls": [call]}), None, b"", out);

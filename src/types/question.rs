@@ -1,0 +1,46 @@
+//! A question of a model to the user, asked by the call of a tool that the client answers.
+
+use serde::Deserialize;
+
+/// The name of the tool. A run offers it itself, where the tools of its agent name it.
+pub const ASK_USER: &str = "ask_user";
+
+/// What a call of the tool asks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Question {
+    /// In the model's words.
+    pub question: String,
+    /// Answers that the model proposes.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+impl Question {
+    /// The question of a call with these arguments; `None` if they hold none.
+    #[must_use]
+    pub fn read(arguments: &str) -> Option<Self> {
+        serde_json::from_str(arguments).ok().filter(|Self { question, .. }| !question.trim().is_empty())
+    }
+
+    /// The question as a text: with a line for each answer that the model proposes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.options.iter().fold(self.question.clone(), |text, option| format!("{text}\n- {option}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_and_written_with_its_options() {
+        let read = |arguments: &str| Question::read(arguments).map(|question| question.text());
+        assert_eq!(read(r#"{"question":"Which?"}"#).as_deref(), Some("Which?"));
+        let proposed = r#"{"question":"Which?","options":["red","blue"]}"#;
+        assert_eq!(read(proposed).as_deref(), Some("Which?\n- red\n- blue"));
+        for none in ["", "{}", r#"{"question":" "}"#, r#"{"question":1}"#, r#"["Which?"]"#, r#"{"question":"W"#] {
+            assert_eq!(read(none), None, "{none}");
+        }
+    }
+}
