@@ -125,8 +125,7 @@ impl AgentConfig {
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
             "tools",
-            "Server-side tools that the model is offered; `*` matches any characters. `ask_user`, by which a model asks the user, is \
-             offered only if it is named itself.",
+            "Server-side tools that the model is offered; `*` matches any characters, and never `ask_user`.",
             parent.map_or_else(|| offered(&known_tools.embedded), Self::tool_patterns),
         );
         if section.is_written("tools") {

@@ -8,7 +8,6 @@ use crate::types::ToolCall;
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FallbackUsage;
 use crate::types::json::is_default;
-use crate::types::question::Question;
 use crate::types::report::Report;
 use crate::types::shortfall::Shortfall;
 use crate::types::usage::{BudgetStatus, Micros, Usage};
@@ -355,15 +354,6 @@ impl Outcome {
     #[must_use]
     pub fn message(&self) -> Option<Cow<'static, str>> {
         limit_message(self.reason, self.short.as_ref())
-    }
-
-    /// What the user is asked, as it stands behind what the model said before it.
-    #[must_use]
-    pub fn asked(&self) -> Option<String> {
-        let calls = self.required_calls.iter().filter(|_| self.reason == StopReason::AskUser);
-        let asked = calls.filter_map(|required| Question::read(&required.call.arguments));
-        let text: String = asked.map(|question| format!("\n\n{}", question.text())).collect();
-        Some(text).filter(|text| !text.is_empty())
     }
 
     /// The run's status: that of its reason, unless it was asked to fail at its limits.

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::types::{Outcome, StopReason};
+
 /// The name of the tool. A run offers it itself, where the tools of its agent name it.
 pub const ASK_USER: &str = "ask_user";
 
@@ -19,7 +21,9 @@ impl Question {
     /// The question of a call with these arguments; `None` if they hold none.
     #[must_use]
     pub fn read(arguments: &str) -> Option<Self> {
-        serde_json::from_str(arguments).ok().filter(|Self { question, .. }| !question.trim().is_empty())
+        // Serde would take a list for an object.
+        let object = Some(arguments).filter(|arguments| arguments.trim_start().starts_with('{'))?;
+        serde_json::from_str(object).ok().filter(|Self { question, .. }| !question.trim().is_empty())
     }
 
     /// The question as a text: with a line for each answer that the model proposes.
@@ -27,6 +31,15 @@ impl Question {
     pub fn text(&self) -> String {
         self.options.iter().fold(self.question.clone(), |text, option| format!("{text}\n- {option}"))
     }
+}
+
+/// What a run asks the user that waits for the answer, as it stands behind what the model said before it.
+#[must_use]
+pub fn asked(outcome: &Outcome) -> Option<String> {
+    let calls = outcome.required_calls.iter().filter(|_| outcome.reason == StopReason::AskUser);
+    let asked = calls.filter_map(|required| Question::read(&required.call.arguments));
+    let texts: Vec<_> = asked.map(|question| question.text()).collect();
+    (!texts.is_empty()).then(|| format!("\n\n{}", texts.join("\n\n")))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::agent::admission::answer::answered_run;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
@@ -156,11 +155,7 @@ impl Admission {
                 None => None,
             };
             // Boxed, as everything rare here is: the future of every run would have room for it otherwise.
-            let answered = match (answered_run(new, session.as_ref()), &session) {
-                (None, Some(found)) if may_answer(new, found) => Box::pin(self.asking_run(new, found)).await?,
-                (answered, _) => answered,
-            };
-            if let Some(run) = answered
+            if let Some(run) = self.run_to_continue(new, session.as_ref()).await?
                 && let Some(started) = Box::pin(self.continue_waiting(new, &run, claim.as_deref_mut())).await?
             {
                 return Ok(started);

@@ -1,7 +1,7 @@
 //! What a model is sent, and how its turn is read. Pure.
 
-mod filter;
 mod ask_user;
+mod filter;
 pub(super) mod find_tools;
 pub(super) mod offer;
 pub mod recover;

@@ -228,7 +228,7 @@ model = "vendor/model"
     loopgate.toml:20: agents.d: it has no model, and the upstreams have several: name one of them in its `model`
     loopgate.toml:21: agents.d.tools: there is no tool `calculater`; did you mean `calculator`?
     loopgate.toml:22: agents.e: it has no model, and the upstreams have several: name one of them in its `model`
-    loopgate.toml:23: agents.e.tools: no tool is named like `web__*`; known here: calculator, current_time, json_query, look_up
+    loopgate.toml:23: agents.e.tools: no tool is named like `web__*`; known here: calculator, current_time, json_query, ask_user, look_up
     "#);
 }
 

@@ -71,6 +71,6 @@ tools = ["f__get"]
     loopgate.toml:8: openapi.d.effect.raed: unknown key; did you mean `read`?
     loopgate.toml:10: openapi.e.document: this is neither a file nor a URL with http:// or https:// and no password
     loopgate.toml:11: openapi.e.base_url: this is not a URL such as "https://api.example.com/v1"
-    loopgate.toml:13: agents.default.tools: there is no tool `f__get`; known here: calculator, current_time, json_query, a__*, b__c__*, d__*, e__*
+    loopgate.toml:13: agents.default.tools: there is no tool `f__get`; known here: calculator, current_time, json_query, ask_user, a__*, b__c__*, d__*, e__*
     "#);
 }

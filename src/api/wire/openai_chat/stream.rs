@@ -19,7 +19,8 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::llm::openai::messages::CallJson;
-use crate::types::{Event, Outcome, Record, RunStatus, StopReason};
+use crate::types::question::asked;
+use crate::types::{Event, Outcome, Record, RunStatus};
 
 /// What ends a frame. JSON holds no line breaks, so it stands nowhere else.
 const FRAME_END: &[u8] = b"\n\n";
@@ -156,9 +157,11 @@ impl ChatChunks {
             return self.fail(error.into(), out);
         }
         let says_why = outcome.status() == RunStatus::Incomplete || outcome.reason.is_told_in_words();
-        let asked = if self.text_out { outcome.asked() } else { None };
+        let asked = if self.text_out { asked(outcome) } else { None };
         // Text that was held back until its step would be known to be the last, or what is asked behind text that was not.
-        let held = asked.as_deref().or(Some(&*outcome.output_text).filter(|text| says_why && !self.text_out && !text.is_empty()));
+        let held = asked
+            .as_deref()
+            .or(Some(&*outcome.output_text).filter(|text| says_why && !self.text_out && !text.is_empty()));
         if let Some(text) = held {
             out.put_slice(b"data: ");
             self.template.write_text(Said::Text(text), None, out);
