@@ -39,6 +39,17 @@ pub const BESIDE_RUNS: &[&str] = &["leases.before_renewal"];
 /// Failpoints that only runs reach whose calls need an approval, in their order.
 pub const OF_APPROVALS: &[&str] =
     &["approval.required", "approval.before_record", "approval.recorded", "approval.before_expiry"];
+/// Failpoints that only runs with hooks reach, and what delivers messages to hooks.
+pub const OF_HOOKS: &[&str] = &[
+    "hook.before_ask",
+    "hook.answered",
+    "outbox.indexed",
+    "outbox.before_claim",
+    "outbox.claimed",
+    "outbox.sent",
+    "outbox.forgotten",
+    "outbox.before_settle",
+];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]
@@ -65,7 +76,7 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS};
+    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS, OF_HOOKS};
 
     const VARIABLE: &str = "LOOPGATE_FAILPOINT";
 
@@ -77,7 +88,7 @@ mod armed {
     }
 
     fn is_known(name: &str) -> bool {
-        [FAILPOINTS, OF_APPROVALS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
+        [FAILPOINTS, OF_APPROVALS, OF_HOOKS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
     }
 
     static ARMED: LazyLock<Result<Option<Armed>, String>> =
@@ -104,7 +115,7 @@ mod armed {
         if !is_known(name) {
             return Err(format!(
                 "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
-                [FAILPOINTS, OF_APPROVALS, BESIDE_RUNS].concat().join(", ")
+                [FAILPOINTS, OF_APPROVALS, OF_HOOKS, BESIDE_RUNS].concat().join(", ")
             ));
         }
         match nth.parse() {

@@ -73,7 +73,7 @@
 //! - `server`: where the parts meet; the ordered list of HTTP layers; the accept loop.
 //! - `api`: HTTP in, HTTP out, and the dialects on the wire.
 //! - `agent`: what a run is and how it moves.
-//! - `llm`, `tools`, `store`: models, tools and storage, which do not know each other.
+//! - `llm`, `tools`, `store`, `hooks`: models, tools, storage and hooks, which do not know each other.
 //! - `guard`: rules over texts of runs; pure.
 //! - `config`, `types`: settings and vocabulary, plain data.
 //! - `net`: which addresses are public.
@@ -92,11 +92,14 @@ pub mod config;
 pub mod failpoint;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod guard;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod hooks;
 mod library;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod llm;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod net;
+mod process;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod server;
 #[cfg_attr(docsrs, doc(hidden))]

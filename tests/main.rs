@@ -20,6 +20,7 @@ mod fallbacks;
 mod faults;
 mod gemini;
 mod hedging;
+mod hooks;
 mod idempotency;
 mod in_one_piece;
 mod kinds;

@@ -12,7 +12,7 @@ use self::modules::{Modules, Use};
 
 /// The parts of the house and their floors. Imports go down: a part may use those below it, and itself,
 /// but not its neighbours on the same floor.
-const FLOORS: [(&str, u8); 16] = [
+const FLOORS: [(&str, u8); 18] = [
     ("lib", 8),
     ("main", 8),
     ("cli", 7),
@@ -23,7 +23,9 @@ const FLOORS: [(&str, u8); 16] = [
     ("llm", 3),
     ("tools", 3),
     ("store", 3),
+    ("hooks", 3),
     ("telemetry", 2),
+    ("process", 2),
     ("config", 1),
     ("guard", 1),
     ("net", 0),
@@ -33,13 +35,14 @@ const FLOORS: [(&str, u8); 16] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 30] = [
+const ROOMS: [(&str, u8); 31] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
     ("recovery", 7),
     ("launch", 6),
     ("drive", 5),
+    ("outbox", 4),
     ("session", 4),
     ("limits", 4),
     ("request", 4),

@@ -16,6 +16,7 @@ use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
+use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
 use crate::tools::LiveTools;
@@ -35,6 +36,8 @@ pub struct Generation {
     pub selections: Selections,
     /// The tools that runs answer themselves.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
+    /// What runs ask and tell at certain points.
+    pub hooks: Hooks,
     /// What traces call the services of upstreams.
     pub providers: Providers,
     /// What the runs of each key may take together.

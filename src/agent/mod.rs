@@ -34,6 +34,7 @@ mod lifecycle;
 pub mod limits;
 pub mod listed;
 pub mod machine;
+mod outbox;
 pub mod own_tool;
 pub mod ownership;
 mod policies;

@@ -15,6 +15,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
+use crate::agent::outbox::Outbox;
 use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::RunMemory;
@@ -54,8 +55,7 @@ impl Rooms {
     ) -> Self {
         let generations = Arc::new(Generations::new(generation));
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
-        let ledger = Ledger::new(store, retention);
-        let active = Arc::<Active>::default();
+        let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
@@ -74,6 +74,7 @@ impl Rooms {
             lifecycle: lifecycle.clone(),
             usage: usage.clone(),
             uncounted: UncountedRuns::default(),
+            outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
         });
         let control = Arc::new(Control::new(&launcher));

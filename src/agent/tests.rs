@@ -21,6 +21,7 @@ mod fencing;
 mod guards;
 mod hedges;
 mod histories;
+mod hooks;
 mod idempotency;
 mod idle;
 mod inboxes;

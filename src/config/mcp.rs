@@ -18,6 +18,7 @@ use url::Url;
 
 pub use self::access::{McpAccess, McpSession};
 pub use self::command::McpCommand;
+pub(super) use self::command::{CommandLine, given_and_passed_on, read_env};
 pub use self::credentials::{CallerCredentials, CredentialFile};
 use self::desktop::read_desktop_file;
 pub use self::effect::{Hints, McpEffects};

@@ -14,6 +14,7 @@ mod egress;
 mod fallbacks;
 mod guard;
 mod headers;
+mod hook;
 mod identity;
 pub mod key;
 mod mcp;
@@ -60,6 +61,7 @@ pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITE
 pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
+pub use hook::{HookAction, HookCommand, HookConfig, SigningSecret, Webhook};
 pub use identity::{Identity, SentIdentity};
 pub use mcp::{
     CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, McpAccess, McpCommand, McpEffects, McpEndpoint,

@@ -13,6 +13,7 @@ use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::egress;
+use super::hook::HookConfig;
 use super::mcp::{self, McpServerConfig};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub openapi: Vec<OpenApiConfig>,
     /// Built-in tools that are declared.
     pub builtin_tools: BuiltinTools,
+    /// Hooks, in the order of the file: that in which they are asked.
+    pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
     /// Which tool calls are made, asked for and denied, of all callers.
@@ -185,6 +188,7 @@ impl Settings {
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
         let openapi = root.named("openapi", None, OpenApiConfig::read);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
+        let hooks = root.named("hooks", None, HookConfig::read);
         let mut keys: Vec<KeyConfig> = Vec::new();
         root.named("keys", None, |name, section| {
             let key = KeyConfig::read(name, section, &agents, &keys)?;
@@ -207,6 +211,7 @@ impl Settings {
             mcp,
             openapi,
             builtin_tools,
+            hooks,
             keys,
             policy,
             file,

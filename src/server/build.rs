@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Policies, Quotas};
 use crate::config::{self, BreakerConfig, HttpUpstream, Settings, UpstreamKind};
+use crate::hooks::{self, Hooks};
 use crate::llm::Model;
 use crate::llm::connect::connect;
 use crate::llm::health::{Health, UpstreamHealth};
@@ -14,7 +15,7 @@ use crate::llm::http::reach;
 use crate::llm::http::upstream::{Access, UpstreamError};
 use crate::llm::queue::Queued;
 use crate::llm::retry::{RetryPolicy, Retrying};
-use crate::net::client::{HttpClient, Reach};
+use crate::net::client::{CannotConnect, HttpClient, Reach};
 use crate::server::kept::KeptUpstreams;
 use crate::server::mcp::KeptServers;
 use crate::server::tools::{self, ToolClients};
@@ -45,6 +46,8 @@ pub(super) struct Clients {
     /// By the settings that are a client's.
     upstreams: HashMap<Reach, HttpClient>,
     tools: ToolClients,
+    /// Made when a hook needs it.
+    hooks: Option<HttpClient>,
     pub(super) kept: KeptUpstreams,
     pub(super) servers: KeptServers,
     /// Models of the program that the server is part of, by their upstreams.
@@ -86,6 +89,13 @@ impl Clients {
         let client = HttpClient::new(&reach).map_err(BuildError::new)?;
         self.upstreams.insert(reach, client.clone());
         Ok(client)
+    }
+
+    fn for_hooks(&mut self) -> Result<HttpClient, CannotConnect> {
+        if let Some(client) = &self.hooks {
+            return Ok(client.clone());
+        }
+        Ok(self.hooks.insert(hooks::client()?).clone())
     }
 
     /// How many clients upstreams have.
@@ -134,10 +144,12 @@ pub(super) fn generation(
     clients.keep_used(settings);
     let fixed = tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?;
     let sources = clients.servers.of(settings).map_err(BuildError::new)?;
+    let hooks = Hooks::new(&settings.hooks, || clients.for_hooks()).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: Arc::new(LiveTools::new(fixed, sources)),
         servers: clients.servers.next().to_vec(),
+        hooks,
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         policies: Policies::new(settings.policy.clone(), &settings.keys),

@@ -133,6 +133,9 @@ impl RunFold {
             | Event::PlanCreated { .. }
             | Event::ReflectionStarted { .. }
             | Event::StopAfterStep
+            | Event::ToolAnswered { .. }
+            | Event::HookRan(_)
+            | Event::StartHooked
             | Event::CommandsApplied { .. } => return,
             Event::RunQueued => Observation::Accepted,
             Event::RunStarted => self.start(record.at_ms),
@@ -149,13 +152,7 @@ impl RunFold {
             Event::ProviderFallback(fell_back) => return self.fall_back(fell_back, &mut observe),
             Event::HedgeStarted(started) => Observation::Reserved(self.reserved.and(started.reserved)),
             Event::HedgeEnded(ended) => return self.drop_one_of_two(ended, &mut observe),
-            Event::TurnFinished { turn, .. } => {
-                let Turn { latency_ms, first_token_ms, usage, .. } = **turn;
-                observe(&self.model, Observation::Settled);
-                let output_tokens = usage.completion_tokens;
-                observe(&self.model, Observation::Answered { latency_ms, first_token_ms, output_tokens });
-                self.took(usage)
-            }
+            Event::TurnFinished { turn, .. } => self.finish_turn(turn, &mut observe),
             Event::StepDiscarded { reason, usage, unconfirmed, .. } => {
                 self.discard(*reason, &mut observe);
                 observe(&self.model, self.took(*usage));
@@ -175,6 +172,18 @@ impl RunFold {
             Event::RunFinished(outcome) => self.finish(outcome),
         };
         observe(&self.model, observation);
+    }
+
+    fn finish_turn<'r>(
+        &mut self,
+        turn: &Turn,
+        observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>),
+    ) -> Observation<'r> {
+        let Turn { latency_ms, first_token_ms, usage, .. } = *turn;
+        observe(&self.model, Observation::Settled);
+        let output_tokens = usage.completion_tokens;
+        observe(&self.model, Observation::Answered { latency_ms, first_token_ms, output_tokens });
+        self.took(usage)
     }
 
     fn begin_step(&mut self, model: Option<&Arc<StepModel>>, reserved: Reservation, at_ms: u64) {

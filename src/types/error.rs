@@ -38,6 +38,8 @@ pub enum ErrorKind {
     BudgetExceeded,
     /// The run's time is up, and it was to fail at its limits.
     TimeLimit,
+    /// A hook of the operator's refused the run.
+    HookDenied,
     /// The server failed.
     Internal,
 }
@@ -66,6 +68,7 @@ impl ErrorKind {
             | Self::LoopGuard
             | Self::BudgetExceeded
             | Self::TimeLimit
+            | Self::HookDenied
             | Self::Internal => false,
         }
     }

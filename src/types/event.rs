@@ -13,6 +13,7 @@ use crate::types::conversation::{Part, joined};
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
+use crate::types::hook::HookRan;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::price::StepModel;
 pub use crate::types::reservation::Reservation;
@@ -128,8 +129,14 @@ pub enum Event {
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
     /// A server-side tool tells how far it is.
     ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
+    /// A server-side tool with side effects has answered, and its answer is looked at before it is the call's result. Internal.
+    ToolAnswered { call_id: CallId, outcome: Box<ToolOutcome> },
     /// A server-side call has its result.
     ToolFinished { step: u32, call_id: CallId, name: String, outcome: ToolOutcome },
+    /// A hook was asked, and said what is to become of a call or of the run.
+    HookRan(Box<HookRan>),
+    /// The hooks at the run's start were asked, and what others are told of it is written. Internal.
+    StartHooked,
     /// The model call and all of its server-side tools are done.
     StepCompleted {
         /// The step.
@@ -187,6 +194,8 @@ impl Event {
             | Self::StopRequested { .. }
             | Self::StopAfterStep
             | Self::CommandsApplied { .. }
+            | Self::ToolAnswered { .. }
+            | Self::StartHooked
             | Self::HandedOff => false,
             Self::RunQueued
             | Self::RunStarted
@@ -210,6 +219,7 @@ impl Event {
             | Self::ToolStarted { .. }
             | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }
+            | Self::HookRan(_)
             | Self::StepCompleted { .. }
             | Self::RunFinished(_) => true,
         }

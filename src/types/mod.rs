@@ -10,6 +10,7 @@ pub mod event;
 pub mod fallback;
 pub mod guard;
 pub mod hedge;
+pub mod hook;
 pub mod id;
 pub mod json;
 pub mod offer;
@@ -32,6 +33,7 @@ pub(crate) mod testing;
 pub mod tool;
 pub mod trace;
 pub mod turn_end;
+pub mod unambiguous;
 pub mod usage;
 
 pub use conversation::{Conversation, Message, Role, ToolCall};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::guard::Guards;
+use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
@@ -221,11 +222,25 @@ pub struct RunSpec {
     /// What its answers and results are held to.
     #[serde(default, skip_serializing_if = "Guards::is_standard")]
     pub guards: Arc<Guards>,
+    /// The hooks that it is subject to, in the order in which they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<PinnedHook>,
     /// What the caller asked for besides.
     pub options: RunOptions,
 }
 
 impl RunSpec {
+    /// The hooks that stand at this point, of this tool where it is one of tools, in their order.
+    pub fn hooks_at<'a>(&'a self, point: HookPoint, tool: Option<&'a str>) -> impl Iterator<Item = &'a PinnedHook> {
+        self.hooks.iter().filter(move |hook| hook.stands_at(point, tool))
+    }
+
+    /// Whether it waits for what a hook says at this point.
+    #[must_use]
+    pub fn asks_hooks_at(&self, point: HookPoint) -> bool {
+        self.hooks.iter().any(|hook| hook.is_asked && hook.points.contains(&point))
+    }
+
     /// The id of the trace that it belongs to.
     #[must_use]
     pub fn trace_id(&self) -> Option<String> {
@@ -241,7 +256,7 @@ impl RunSpec {
     /// Whether anything looks at its calls before they are made.
     #[must_use]
     pub fn judges_calls(&self) -> bool {
-        self.policy.is_some()
+        self.policy.is_some() || self.asks_hooks_at(HookPoint::BeforeTool)
     }
 
     /// What the plan of a call of its own model depends on.

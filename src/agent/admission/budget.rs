@@ -73,9 +73,11 @@ impl Admission {
 
 /// The least that the run's first step takes, if it calls the model; or what the run's own budget lacks for it.
 fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
-    let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
     let mut run = Run::new(spec.clone());
-    run.apply(&started);
+    // Hooks at its start may refuse it, and cost nothing.
+    for event in [Event::RunStarted, Event::StartHooked] {
+        run.apply(&log::encode(&mut 0, now_ms(), event).0);
+    }
     if let Step::Plan(text) = run.next_step() {
         run.apply(&log::encode(&mut 1, now_ms(), Event::PlanCreated { step: 1, text }).0);
     }
@@ -89,6 +91,8 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         | Step::ReportLoop(_)
         | Step::WarnBudget { .. }
         | Step::JudgeCalls(_)
+        | Step::AskStartHooks
+        | Step::SettleAnswer(..)
         | Step::RunTools(_)
         | Step::AnswerCall(_)
         | Step::SettleUnknown { .. }

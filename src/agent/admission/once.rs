@@ -155,8 +155,10 @@ impl Admission {
     fn longest(&self, new: &NewRun) -> Duration {
         let may_answer = new.run.is_some() || !new.answered.is_empty();
         let generation = self.generation_of(new);
-        let may_need_approval =
-            new.policy.is_some() || generation.policies.say_anything() || generation.catalog.has_policies();
+        let may_need_approval = new.policy.is_some()
+            || generation.policies.say_anything()
+            || generation.catalog.has_policies()
+            || generation.hooks.may_ask();
         let may_wait = may_answer
             || may_need_approval
             || !new.client_tools.is_empty()

@@ -7,18 +7,27 @@ use crate::agent::generation::Generation;
 use crate::agent::request::{ApprovalPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::types::approval::{ApprovalMode, ApprovalTerms};
+use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::policy::Policy;
 
-/// The policy of a run; `None` if nothing stands against any of its calls.
+/// The policy of a run; `None` if nothing stands against any of its calls. Where hooks may ask for approvals, it has the terms
+/// of these, even if no layer says anything.
 pub(super) fn of_run(
     new: &NewRun,
     settings: &AgentConfig,
     generation: &Generation,
+    hooks: &[PinnedHook],
 ) -> Result<Option<Arc<Policy>>, StartError> {
     let approval = narrow(&settings.approval, new.approval)?;
     let above = generation.policies.of(new.key_name.as_deref());
     let layers = above.chain([&settings.policy]).chain(&new.policy).cloned();
-    Ok(Policy::of(layers, approval))
+    let for_hooks = may_ask(hooks).then(|| Policy { layers: Vec::new(), approval: approval.clone() });
+    Ok(Policy::of(layers, approval).or_else(|| for_hooks.map(Arc::new)))
+}
+
+/// Whether one of these hooks may ask for the approval of a call.
+fn may_ask(hooks: &[PinnedHook]) -> bool {
+    hooks.iter().any(|hook| hook.is_asked && hook.points.contains(&HookPoint::BeforeTool))
 }
 
 /// The agent's terms, as far as the request does not tighten them.

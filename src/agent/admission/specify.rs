@@ -48,14 +48,15 @@ impl Admission {
         if !may_use(&resolved.agent_name) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
-        let policy = policy::of_run(new, &resolved.settings, generation)?;
+        let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
+        let policy = policy::of_run(new, &resolved.settings, generation, &hooks)?;
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
-        spec.policy = policy;
+        (spec.policy, spec.hooks) = (policy, hooks);
         spec.warnings.extend(warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
@@ -142,6 +143,7 @@ fn pinned(
         rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
         hedge_after_ms: settings.hedge_after.map(millis),
         guards: settings.guards.clone(),
+        hooks: Vec::new(),
         options,
     })
 }

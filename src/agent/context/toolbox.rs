@@ -125,6 +125,11 @@ impl Toolbox {
         format!("There is no tool named {name:?}. The tools are: {}{more}.", named.join(", "))
     }
 
+    /// Whether the run has a tool of this name that the server or the run itself answers.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.servers.get(name).is_some() || self.0.own.iter().any(|(own, _)| own == name)
+    }
+
     /// Whether the arguments of a call of one of the run's own tools fit, or what to tell the model that made it.
     pub fn check_own(&self, call: &ToolCall) -> Result<(), String> {
         let schema = self.0.own.iter().find(|(name, _)| *name == call.name).and_then(|(_, schema)| schema.as_ref());

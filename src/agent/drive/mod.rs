@@ -4,6 +4,7 @@
 
 pub(super) mod driver;
 pub(super) mod meter;
+pub(super) mod notices;
 pub mod recorder;
 pub mod replay;
 pub(super) mod run_loop;

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 
+use crate::agent::drive::notices::Notices;
 use crate::agent::drive::replay::Replay;
+use crate::agent::error::unavailable;
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::encode;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::{Lease, LeaseEnding, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
+use crate::failpoint;
 use crate::store::pages::log_pages;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
 use crate::telemetry::run::RunReaders;
@@ -46,6 +49,8 @@ pub struct Recorder {
     readers: RunReaders,
     /// Events that are applied, and are stored with the next event that waits for the store.
     queue: Vec<(Arc<Record>, Bytes)>,
+    /// The hooks that are told of them; `None` for most runs.
+    notices: Option<Box<Notices>>,
 }
 
 impl Recorder {
@@ -71,8 +76,14 @@ impl Recorder {
             seq: log.seq(),
             readers,
             queue: Vec::new(),
+            notices: None,
             run: log.into_run(),
         }
+    }
+
+    /// Tells hooks of what is recorded from now on.
+    pub fn tell(&mut self, notices: Option<Box<Notices>>) {
+        self.notices = notices;
     }
 
     /// The run as its records have it.
@@ -129,6 +140,9 @@ impl Recorder {
     pub fn queue(&mut self, event: Event) {
         let (record, entry) = encode(&mut self.seq, self.clock.now_ms(), event);
         self.run.apply(&record);
+        if let Some(notices) = &mut self.notices {
+            notices.queue(&self.run, &record);
+        }
         self.queue.push((record, entry));
     }
 
@@ -173,13 +187,11 @@ impl Recorder {
             notify: Some(self.topic.clone()),
         };
         let tx = change(tx);
-        let committed = self.commit(&tx).await;
-        if let Err(CommitError::Fenced { lease }) = &committed
-            && *lease == self.lease
-        {
-            self.ending.lost();
+        if self.notices.is_some() {
+            Box::pin(self.commit_with_notices(tx, &newest)).await?;
+        } else {
+            self.commit_leased(&tx).await?;
         }
-        committed?;
         self.position += added;
         self.bytes += bytes;
         self.seq = seq;
@@ -189,8 +201,45 @@ impl Recorder {
         for (record, _) in self.queue.iter().chain(&newest) {
             self.readers.recorded(record);
         }
+        if let Some(notices) = &self.notices {
+            notices.recorded(&self.run, self.queue.iter().chain(&newest).map(|(record, _)| &**record));
+        }
         self.tail.push(self.queue.drain(..).chain(newest).map(|(record, entry)| (record, entry.len())));
         Ok(())
+    }
+
+    /// Commits, and with it the messages about what is recorded. The entry that leads to them is put before.
+    async fn commit_with_notices(&mut self, tx: Tx, newest: &[(Arc<Record>, Bytes)]) -> Result<(), CommitError> {
+        let (last_queued, now_ms) = (self.seq, self.store.now_ms());
+        let Some(notices) = &mut self.notices else { return self.commit_leased(&tx).await };
+        let newest = newest.iter().map(|(record, _)| &**record);
+        let Some(departing) = notices.departing(&self.run, newest, now_ms) else {
+            return self.commit_leased(&tx).await;
+        };
+        let index = || async { self.store.commit(departing.due.put()).await.map_err(unavailable) };
+        let mut committed = RetryWhileLeased::new(&self.validity).read(index).await.map_err(CommitError::from);
+        failpoint::hit("outbox.indexed");
+        if committed.is_ok() {
+            committed = self.commit_leased(&departing.put(tx)).await;
+        }
+        if let Some(notices) = &mut self.notices {
+            match committed {
+                Ok(()) => notices.send(departing),
+                Err(_) => notices.put_back(departing, last_queued),
+            }
+        }
+        committed
+    }
+
+    /// Commits, and notes if the lease was lost.
+    async fn commit_leased(&mut self, tx: &Tx) -> Result<(), CommitError> {
+        let committed = self.commit(tx).await;
+        if let Err(CommitError::Fenced { lease }) = &committed
+            && *lease == self.lease
+        {
+            self.ending.lost();
+        }
+        committed
     }
 
     /// Commits; asks a store that does not answer again while the lease is valid.

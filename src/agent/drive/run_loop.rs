@@ -50,6 +50,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
             }
+            Step::AskStartHooks => Box::pin(steps::hooks::ask_at_start(driver)).await?,
             Step::Plan(text) => {
                 let step = driver.recorder.run().step() + 1;
                 driver.recorder.queue(Event::PlanCreated { step, text });
@@ -62,6 +63,9 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
             Step::JudgeCalls(calls) => Box::pin(steps::admit::judge_calls(driver, calls)).await?,
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,
+            Step::SettleAnswer(call, outcome) => {
+                Box::pin(steps::settle_result::settle_result(driver, &call, *outcome)).await?;
+            }
             Step::AnswerCall(call) => Box::pin(steps::answer_call::answer_call(driver, call)).await?,
             Step::SettleUnknown(calls) => settle_unknown(driver, calls),
             Step::SkipTools(calls) => skip_tools(driver, calls),

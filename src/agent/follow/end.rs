@@ -30,6 +30,9 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::ReflectionStarted { .. }
         | Event::ToolStarted { .. }
         | Event::ToolProgress { .. }
+        | Event::ToolAnswered { .. }
+        | Event::HookRan(_)
+        | Event::StartHooked
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }

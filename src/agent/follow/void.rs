@@ -67,6 +67,9 @@ impl Follower {
                     | Event::ReflectionStarted { .. }
                     | Event::ToolStarted { .. }
                     | Event::ToolProgress { .. }
+                    | Event::ToolAnswered { .. }
+                    | Event::HookRan(_)
+                    | Event::StartHooked
                     | Event::ToolFinished { .. }
                     | Event::StepCompleted { .. }
                     | Event::StopRequested { .. }

@@ -5,6 +5,7 @@
 //! lacked much, and an operator may delete what should not be touched. Readers of such a run get
 //! its end, and its session can be used again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,11 +16,12 @@ use crate::agent::ledger::commits::{self, Lost};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::{ReadError, document, keys, log};
+use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::{Event, Outcome, RunId, SessionId, StopReason};
+use crate::types::{Event, Outcome, Record, RunId, SessionId, StopReason};
 
 impl Launcher {
     /// Ends the run whose log cannot be read, unless it has a driver or has ended by itself.
@@ -60,16 +62,26 @@ impl Launcher {
         (outcome, entries): (Outcome, Option<u64>),
         lease: &Lease,
     ) -> Result<Option<Option<RunId>>, Unavailable> {
-        let Some(lost) = self.read_lost(run, entry, &outcome).await? else { return Ok(None) };
+        let Some((lost, end)) = self.read_lost(run, entry, &outcome).await? else { return Ok(None) };
         if entries.is_some_and(|entries| entries != lost.length) {
             // The run came further: the sweep looks at it again.
             return Ok(None);
         }
         // An end that the log has already was counted by the replica that recorded it.
         let (head, ends_now) = (lost.head.clone(), lost.end.is_some());
+        // Which hooks a run has is in its specification: of a run that lost it, none is told.
+        let spec = self.ledger.spec(&lost.partition, run).await.ok().flatten();
+        let (known, ends) = (spec.map(|spec| Run::new(Arc::new(spec))), end.as_slice());
+        let told = match &known {
+            Some(known) => self.tell(known, ends).await?,
+            None => None,
+        };
         let (tx, next) = commits::fail(lease.fence(), lost, self.ledger.retention());
-        match self.ledger.commit(tx).await {
+        match self.ledger.commit(told.iter().fold(tx, |tx, told| told.put(tx))).await {
             Ok(()) => {
+                if let Some(told) = told {
+                    told.stored();
+                }
                 if ends_now {
                     self.telemetry.metrics.failed_run(&head.agent, &entry.tenant, outcome.reason);
                     self.telemetry.traces.failed_run(&entry.tenant, || head.subject(), &outcome);
@@ -82,13 +94,14 @@ impl Launcher {
         }
     }
 
-    /// Reads what the store still has of a run, and decides how the run ends; `None` if it has ended.
+    /// Reads what the store still has of a run, and decides how the run ends, with its last record if the log lacks that; `None` if
+    /// it has ended.
     async fn read_lost(
         &self,
         run: &RunId,
         entry: &Registration,
         outcome: &Outcome,
-    ) -> Result<Option<Lost>, Unavailable> {
+    ) -> Result<Option<(Lost, Option<Arc<Record>>)>, Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let store = self.ledger.store();
         let Some(document) = store.get(&partition, &keys::head(run)).await? else { return Ok(None) };
@@ -104,9 +117,10 @@ impl Launcher {
             Err(ReadError::Store(error)) => return Err(error),
         };
         let (reason, end) = end(last, outcome);
+        let (record, end) = end.unzip();
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(store.now_ms()), ..head };
         let session = self.session_without(run, entry).await?;
-        Ok(Some(Lost { partition, head, version: document.version, length, end, session }))
+        Ok(Some((Lost { partition, head, version: document.version, length, end, session }, record)))
     }
 
     /// The run's session, and how long it is kept once the run is detached from it.
@@ -124,14 +138,14 @@ impl Launcher {
     }
 }
 
-/// Why the run ends, and the entry that says so, unless the log has its end already and only the head lacks it.
-fn end(last: Option<(u64, Event)>, outcome: &Outcome) -> (StopReason, Option<Bytes>) {
+/// Why the run ends, and the record and entry that say so, unless the log has its end already and only the head lacks it.
+fn end(last: Option<(u64, Event)>, outcome: &Outcome) -> (StopReason, Option<(Arc<Record>, Bytes)>) {
     match last {
         Some((_, Event::RunFinished(outcome))) if outcome.status().is_final() => (outcome.reason, None),
         last => {
             let end = Event::RunFinished(Box::new(outcome.clone()));
             let mut seq = last.map_or(0, |(seq, _)| seq);
-            (outcome.reason, Some(log::encode(&mut seq, now_ms(), end).1))
+            (outcome.reason, Some(log::encode(&mut seq, now_ms(), end)))
         }
     }
 }

@@ -7,6 +7,7 @@ pub(super) mod ready;
 pub(super) mod requeue;
 pub(super) mod resume;
 pub(super) mod task;
+mod tell;
 mod tools;
 pub(super) mod uncounted;
 
@@ -20,6 +21,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
+use crate::agent::outbox::Outbox;
 use crate::agent::ownership::Ownership;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
@@ -42,4 +44,5 @@ pub struct Launcher {
     pub(super) usage: Arc<Usage>,
     pub(super) uncounted: UncountedRuns,
     pub(super) telemetry: Telemetry,
+    pub(super) outbox: Outbox,
 }

@@ -195,10 +195,23 @@ impl Launcher {
             idle.push(record);
         }
         let outcome = idle.run().outcome(StopReason::Approval, now_ms());
-        entries.extend(idle.next_records([Event::RunFinished(Box::new(outcome))]).1.1);
+        let (ends, (_, last)) = idle.next_records([Event::RunFinished(Box::new(outcome))]);
+        entries.extend(last);
+        let told = match self.tell(idle.run(), &ends).await {
+            Ok(told) => told,
+            Err(error) => {
+                idle.release().await?;
+                return Err(error);
+            }
+        };
+        let change = commits::decide(&spec, idle.lease.fence(), (length, entries));
         failpoint::hit("approval.before_record");
-        let kept = self.ledger.commit(commits::decide(&spec, idle.lease.fence(), (length, entries))).await;
+        let change = told.iter().fold(change, |change, told| told.put(change));
+        let kept = self.ledger.commit(change).await;
         failpoint::hit("approval.recorded");
+        if let Some(told) = told.filter(|_| kept.is_ok()) {
+            told.stored();
+        }
         let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, before);
         idle.release().await?;
         kept.map_err(unavailable).map(|()| follower)

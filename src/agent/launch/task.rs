@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::meter::Meter;
+use crate::agent::drive::notices::Notices;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::run_loop;
 use crate::agent::drive::signals::Signals;
@@ -155,7 +156,8 @@ impl Launcher {
         let counted = idle.counted();
         let (log, readers, lease) = idle.into_parts();
         let is_lost = tools.is_none();
-        let recorder = Recorder::resume(self.ledger.store().clone(), log, readers, &lease);
+        let mut recorder = Recorder::resume(self.ledger.store().clone(), log, readers, &lease);
+        recorder.tell(Notices::of(recorder.run().spec(), &generation.hooks, &self.outbox));
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();

@@ -23,15 +23,18 @@ const PAGE: usize = 256;
 pub enum DueKind {
     /// A run has waited for its client as long as it may.
     WaitOver,
+    /// A message about a run is to be sent to a hook.
+    Message,
 }
 
 impl DueKind {
-    const ALL: [Self; 1] = [Self::WaitOver];
+    const ALL: [Self; 2] = [Self::WaitOver, Self::Message];
 
     /// The kind in an entry's key. It may not contain a slash.
     fn name(self) -> &'static str {
         match self {
             Self::WaitOver => "wait-over",
+            Self::Message => "message",
         }
     }
 
@@ -65,8 +68,22 @@ pub struct Owner {
 impl Due {
     /// The end of a run's wait for its client.
     pub fn wait_over(spec: &RunSpec, at_ms: u64) -> Self {
+        Self::of(spec, DueKind::WaitOver, at_ms)
+    }
+
+    /// That messages about a run are to be sent.
+    pub fn message(spec: &RunSpec, at_ms: u64) -> Self {
+        Self::of(spec, DueKind::Message, at_ms)
+    }
+
+    fn of(spec: &RunSpec, kind: DueKind, at_ms: u64) -> Self {
         let owner = Owner { tenant: spec.tenant.clone(), session: spec.session.clone() };
-        Self { at_ms, kind: DueKind::WaitOver, run: spec.id.clone(), owner }
+        Self { at_ms, kind, run: spec.id.clone(), owner }
+    }
+
+    /// Whether an entry with this key tells of a run that waits for its client.
+    pub fn is_of_wait(key: &str) -> bool {
+        key.split('/').nth(1) == Some(DueKind::WaitOver.name())
     }
 
     /// Puts the entry: to be committed before the run's change.
@@ -95,6 +112,9 @@ impl Due {
     }
 }
 
+/// Most messages of which one look returns the entries. The next look finds those that are left.
+const MOST_MESSAGES: usize = 1_024;
+
 /// What is due at `now_ms` or was due before, earliest first. While nothing is, this reads one entry at most.
 pub async fn until(store: &dyn Store, now_ms: u64) -> Result<Vec<Due>, Unavailable> {
     let partition = keys::due_partition();
@@ -104,14 +124,19 @@ pub async fn until(store: &dyn Store, now_ms: u64) -> Result<Vec<Due>, Unavailab
         return Ok(Vec::new());
     }
     let mut pages = std::pin::pin!(scan_pages(store, &partition, scan(PAGE)));
-    let mut found = Vec::new();
+    let (mut found, mut messages) = (Vec::new(), 0);
     while let Some(page) = futures_util::TryStreamExt::try_next(&mut pages).await? {
         for (key, document) in page {
             if !is_due(&key) {
                 return Ok(found);
             }
             match Due::parse(&key, &document.value) {
-                Some(Ok(due)) => found.push(due),
+                Some(Ok(due)) => {
+                    messages += usize::from(due.kind == DueKind::Message);
+                    if due.kind != DueKind::Message || messages <= MOST_MESSAGES {
+                        found.push(due);
+                    }
+                }
                 Some(Err(error)) => tracing::error!(%key, %error, "an entry of the due index is damaged"),
                 None => {}
             }
@@ -167,6 +192,15 @@ mod tests {
             store.commit(due.put()).await.unwrap();
         }
         assert_eq!(until(store, 499).await.unwrap(), many[..500]);
+
+        // Of many messages, no more than so many at a time, and none hides that a wait is over.
+        for at_ms in 0..MOST_MESSAGES + 10 {
+            let message = Due { kind: DueKind::Message, ..due(10_000 + at_ms as u64, None) };
+            store.commit(message.put()).await.unwrap();
+        }
+        let found = until(store, u64::MAX).await.unwrap();
+        let messages = found.iter().filter(|due| due.kind == DueKind::Message).count();
+        assert_eq!((messages, found.len() - messages), (MOST_MESSAGES, 600));
     }
 
     #[tokio::test]

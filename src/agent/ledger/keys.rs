@@ -333,6 +333,20 @@ pub fn inbox_topic(partition: &Partition, run: &RunId) -> Topic {
     Topic::new(partition.clone(), named(&["inbox/", run.as_str()]))
 }
 
+/// What the keys begin with of messages that hooks are to take.
+pub const OUTBOX: &str = "outbox/";
+
+/// The same, of those about this run.
+pub fn messages_of(run: &RunId) -> String {
+    [OUTBOX, run.as_str(), "/"].concat()
+}
+
+/// A message about the event of this number of a run.
+pub fn message(run: &RunId, seq: u64, id: &str) -> Key {
+    // Texts of one length are in the order of their numbers.
+    format!("{}{seq:020}/{id}", messages_of(run)).into()
+}
+
 /// Marks that a run has a reader at another replica than the one that drives it.
 pub fn reader(run: &RunId) -> Key {
     named(&["reader/", run.as_str()])

@@ -11,6 +11,7 @@ pub(super) mod head;
 pub(super) mod keys;
 pub(super) mod log;
 pub(super) mod offers;
+pub(super) mod outbox;
 pub mod retention;
 mod room;
 pub mod session;

@@ -5,7 +5,7 @@ use futures_util::TryStreamExt;
 
 use crate::agent::error::unavailable;
 use crate::agent::ledger::ended::{EndedRun, EndedRuns};
-use crate::agent::ledger::{Ledger, commits, keys, stored};
+use crate::agent::ledger::{Ledger, commits, keys, outbox, stored};
 use crate::store::pages::log_pages;
 use crate::store::{Partition, Tx, Unavailable, Write};
 use crate::types::{RunId, Tenant};
@@ -58,6 +58,7 @@ impl Ledger {
                 .write(Write::Delete { key: keys::usage_counted(&run) })
                 .write(stored::uncount(freed));
             let documents = commits::delete_run(Tx::new(partition), &run);
+            outbox::delete_messages(&*self.store, &documents.partition, Some(&run)).await?;
             for tx in [documents, index] {
                 self.commit(tx).await.map_err(unavailable)?;
             }

@@ -66,6 +66,9 @@ impl Charges {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
+            | Event::ToolAnswered { .. }
+            | Event::HookRan(_)
+            | Event::StartHooked
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }

@@ -1,13 +1,31 @@
 //! What ends a run, or joins its conversation, between two of its steps.
 
 use super::{Phase, Run, Stop, UNANSWERED};
-use crate::types::StopReason;
+use crate::types::{Message, StopReason};
 
 impl Run {
     /// Whether it will stop once the present step is done.
     #[must_use]
     pub fn stops_after_step(&self) -> bool {
         self.stops_after_step
+    }
+
+    /// How many commands of its inbox it has applied.
+    #[must_use]
+    pub fn commands_applied(&self) -> u64 {
+        self.commands_applied
+    }
+
+    /// Whether the replica that drove it last left it by order, so that the next one takes nothing for lost.
+    #[must_use]
+    pub fn was_handed_off(&self) -> bool {
+        self.handed_off
+    }
+
+    /// Takes in what came into its inbox.
+    pub(super) fn take_commands(&mut self, upto: u64, messages: &[Message]) {
+        self.commands_applied = upto;
+        self.steering.extend(messages.iter().cloned());
     }
 
     /// Takes in a reason to stop.

@@ -2,6 +2,7 @@
 
 use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::event::Decision;
+use crate::types::hook::{HookPoint, HookRan};
 use crate::types::report::DecisionReport;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolCall, ToolOutcome};
@@ -17,7 +18,7 @@ pub(super) struct OpenCall {
     /// Whether it is not to be made, because it is beyond the run's limit of tool calls.
     pub(super) is_cut: bool,
     /// How often it was dispatched before its caller asked for it once more.
-    dispatched_before: u32,
+    pub(super) dispatched_before: u32,
     /// How often its run was resumed while it was dispatched.
     interrupted: u32,
     /// What was decided of it before it is made; `None` until it is judged.
@@ -26,6 +27,8 @@ pub(super) struct OpenCall {
     pub(super) is_changed: bool,
     /// What was decided of it while it waited for an approval.
     pub(super) decisions: Vec<DecisionReport>,
+    /// What hooks said of it.
+    pub(super) hooked: Vec<HookRan>,
 }
 
 /// What was decided of a call before it is made.
@@ -75,6 +78,8 @@ impl Executor {
 pub(super) enum CallState {
     Pending,
     Started(Effect),
+    /// Its tool answered, and the answer is still to be looked at.
+    Answered(Box<ToolOutcome>),
     /// It is unknown whether the call took effect, and the caller is asked.
     Asked(ToolOutcome),
     Finished(ToolOutcome),
@@ -93,6 +98,7 @@ impl OpenCall {
             ruling: None,
             is_changed: false,
             decisions: Vec::new(),
+            hooked: Vec::new(),
         }
     }
 
@@ -102,6 +108,7 @@ impl OpenCall {
             CallState::Pending | CallState::Started(_) => {
                 !self.executor.is_outside() && self.approval_request().is_none()
             }
+            CallState::Answered(_) => true,
             CallState::Asked(_) | CallState::Finished(_) => false,
         }
     }
@@ -182,7 +189,7 @@ impl OpenCall {
                 self.executor.is_outside() || self.approval_request().is_some()
             }
             CallState::Asked(_) => true,
-            CallState::Finished(_) => false,
+            CallState::Answered(_) | CallState::Finished(_) => false,
         }
     }
 
@@ -190,7 +197,20 @@ impl OpenCall {
     pub(super) fn started(&self) -> Option<Effect> {
         match self.state {
             CallState::Started(effect) => Some(effect),
-            CallState::Pending | CallState::Asked(_) | CallState::Finished(_) => None,
+            CallState::Pending | CallState::Answered(_) | CallState::Asked(_) | CallState::Finished(_) => None,
+        }
+    }
+
+    /// Keeps what its tool answered, which is still to be looked at.
+    pub(super) fn take_answer(&mut self, outcome: &ToolOutcome) {
+        self.state = CallState::Answered(Box::new(outcome.clone()));
+    }
+
+    /// What its tool answered, if that is still to be looked at.
+    pub(super) fn answer(&self) -> Option<&ToolOutcome> {
+        match &self.state {
+            CallState::Answered(outcome) => Some(outcome),
+            CallState::Pending | CallState::Started(_) | CallState::Asked(_) | CallState::Finished(_) => None,
         }
     }
 
@@ -204,7 +224,13 @@ impl OpenCall {
     pub(super) fn interrupt(&mut self) {
         if self.started().is_some() {
             self.interrupted += 1;
+            self.forget_answer();
         }
+    }
+
+    /// Forgets what hooks said of its answer: if it is made once more, that is answered anew.
+    fn forget_answer(&mut self) {
+        self.hooked.retain(|ran| ran.point == HookPoint::BeforeTool);
     }
 
     /// Keeps the call's outcome. With `asks`, the caller is asked for an outcome that is unknown.
@@ -226,6 +252,7 @@ impl OpenCall {
                 self.dispatched_before += 1 + self.interrupted;
                 self.interrupted = 0;
                 self.ruling.take_if(|ruling| matches!(ruling, Ruling::Allowed { is_approved: true }));
+                self.forget_answer();
                 CallState::Pending
             }
         };
@@ -235,6 +262,8 @@ impl OpenCall {
     pub(super) fn close(&mut self, why: &str) {
         self.state = match std::mem::replace(&mut self.state, CallState::Pending) {
             CallState::Finished(outcome) | CallState::Asked(outcome) => CallState::Finished(outcome),
+            // Nothing looks at it any more, so it is not told.
+            CallState::Answered(_) => CallState::Finished(ToolOutcome::stopped(why)),
             CallState::Pending | CallState::Started(_) => CallState::Finished(ToolOutcome::skipped(why)),
         };
     }

@@ -55,7 +55,10 @@ impl Run {
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
+            Event::ToolAnswered { call_id, outcome } => self.change(call_id, |open| open.take_answer(outcome)),
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
+            Event::HookRan(ran) => self.hook_ran(ran),
+            Event::StartHooked => self.start_hooked = true,
             Event::StepCompleted { .. } => self.complete_step(),
             Event::StopRequested { reason, error, short } => {
                 self.stop_for(Stop { reason: *reason, error: error.clone(), short: *short });
@@ -64,10 +67,7 @@ impl Run {
             Event::PlanCreated { .. } => self.prompts.is_planned = true,
             Event::ReflectionStarted { .. } => self.prompts.begin_reflection(),
             Event::StopAfterStep => self.stops_after_step = true,
-            Event::CommandsApplied { upto, messages } => {
-                self.commands_applied = *upto;
-                self.steering.extend(messages.iter().cloned());
-            }
+            Event::CommandsApplied { upto, messages } => self.take_commands(*upto, messages),
             Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
             // Another budget is not the run's to count.

@@ -14,6 +14,7 @@ mod fallback;
 mod fold;
 mod from_tools;
 mod hedge;
+mod hooks;
 mod json_mark;
 mod loop_guard;
 mod next;
@@ -39,6 +40,7 @@ use crate::types::conversation::{Origin, Part};
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FallbackUsage;
+use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
@@ -125,6 +127,10 @@ pub struct Run {
     /// How long it has been under way.
     elapsed: Elapsed,
     commands_applied: u64,
+    /// What hooks said before its first step.
+    hooked: Vec<HookRan>,
+    /// Whether the hooks at its start were asked and told.
+    start_hooked: bool,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
 }
@@ -213,6 +219,8 @@ impl Run {
             report: Report::default(),
             elapsed: Elapsed::default(),
             commands_applied: 0,
+            hooked: Vec::new(),
+            start_hooked: false,
             steering: Vec::new(),
         }
     }
@@ -343,22 +351,10 @@ impl Run {
         Origin::Step { run: self.spec.id.clone(), step: self.step }
     }
 
-    /// How many commands of its inbox it has applied.
-    #[must_use]
-    pub fn commands_applied(&self) -> u64 {
-        self.commands_applied
-    }
-
     /// What is known of the newest model call that counted.
     #[must_use]
     pub fn last_step(&self) -> Option<&StepReport> {
         self.report.steps.last()
-    }
-
-    /// Whether the replica that drove it last left it by order, so that the next one takes nothing for lost.
-    #[must_use]
-    pub fn was_handed_off(&self) -> bool {
-        self.handed_off
     }
 
     /// Whether calls of it waited for an approval and were decided, or their time ran out: then it needs no reader.

@@ -8,7 +8,7 @@ use crate::types::event::{DiscardReason, Reservation};
 use crate::types::rules::LoopFinding;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{Effect, StopReason, ToolCall, TurnEnd};
+use crate::types::{Effect, StopReason, ToolCall, ToolOutcome, TurnEnd};
 
 /// How often a run may be taken over without getting further.
 const MAX_RESUMES: u32 = 3;
@@ -42,6 +42,10 @@ pub enum Step {
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
     /// Judge these calls before any of them is made.
     JudgeCalls(Vec<ToolCall>),
+    /// Ask the hooks that stand at the run's start.
+    AskStartHooks,
+    /// Look at this answer of a tool, which was stored before a crash, and record it.
+    SettleAnswer(ToolCall, Box<ToolOutcome>),
     /// Dispatch these calls, which follow each other. One that had begun before a crash may be repeated.
     RunTools(Vec<ToolCall>),
     /// Answer this call, whose tool needs the run or the store. One that had begun may be repeated.
@@ -93,6 +97,9 @@ impl Run {
         if self.resumes > MAX_RESUMES {
             return Step::Finish(StopReason::CrashLoop);
         }
+        if self.is_start_unhooked() {
+            return Step::AskStartHooks;
+        }
         if self.empty > MAX_EMPTY {
             return Step::Finish(StopReason::EmptyResponse);
         }
@@ -143,10 +150,12 @@ impl Run {
         self.stop.as_ref().map(|stop| stop.reason)
     }
 
-    /// Whether time ran out and a closing answer is still to be asked for.
+    /// Whether time ran out and a closing answer is still to be asked for. No model is asked anything in a run that hooks may
+    /// still refuse.
     pub(super) fn wants_closing(&self) -> bool {
         let timeout = self.stop_reason() == Some(StopReason::Timeout);
-        let is_wanted = self.spec.on_limit == OnLimit::Synthesize && !self.stops_after_step;
+        let is_wanted =
+            self.spec.on_limit == OnLimit::Synthesize && !self.stops_after_step && !self.is_start_unhooked();
         timeout && is_wanted && self.limit.is_none()
     }
 
@@ -172,6 +181,9 @@ impl Run {
         let interrupted = calls(&|open| open.started() == Some(Effect::Write));
         if !interrupted.is_empty() {
             return Step::SettleUnknown(interrupted);
+        }
+        if let Some((call, answer)) = self.unsettled() {
+            return Step::SettleAnswer(call, Box::new(answer));
         }
         let is_stopping = self.stop.is_some() || self.resumes > MAX_RESUMES;
         let cut = calls(&|open| open.is_cut && !is_stopping);

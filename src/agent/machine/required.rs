@@ -24,7 +24,7 @@ impl Run {
         let required = self.calls.iter().filter(|open| open.waits_for_caller());
         let reason = |open: &OpenCall| match &open.state {
             CallState::Asked(outcome) => Some(outcome.text().into_owned()),
-            CallState::Pending | CallState::Started(_) | CallState::Finished(_) => None,
+            CallState::Pending | CallState::Started(_) | CallState::Answered(_) | CallState::Finished(_) => None,
         };
         required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open), expires_ms: None }).collect()
     }

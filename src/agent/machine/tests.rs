@@ -1,5 +1,6 @@
 mod attempts;
 mod histories;
+mod hooks;
 mod limits;
 mod own;
 mod repeats;
@@ -68,6 +69,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         policy: None,
         price: Price::default(),
         price_origin: PriceOrigin::Known,
+        hooks: Vec::new(),
         warnings: Vec::new(),
         on_limit: OnLimit::Stop,
         options: options(),

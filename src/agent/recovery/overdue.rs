@@ -69,6 +69,11 @@ impl Recovery {
         for due in due::until(&**self.ledger.store(), now_ms).await? {
             let verdict = match due.kind {
                 DueKind::WaitOver => self.end_wait(&due).await,
+                // Sent beside the sweep, which other things wait for. The entry is removed once that is done.
+                DueKind::Message => {
+                    self.launcher.outbox.send_soon(due);
+                    continue;
+                }
             };
             let settled = match verdict {
                 Ok(Verdict::Settled) => due.remove(&**self.ledger.store()).await,

@@ -14,6 +14,7 @@ use crate::agent::ledger::commits::{delete_inbox, delete_run};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::outbox;
 use crate::agent::ledger::session::{Versioned, drop_entries, forget_session};
 use crate::agent::ledger::stored;
 use crate::agent::requester::Requester;
@@ -71,7 +72,7 @@ impl Sessions {
         for head in &runs.waiting {
             sent += self.ledger.inbox_bytes(&partition, head).await?;
         }
-        let tx = Tx::new(partition)
+        let tx = Tx::new(partition.clone())
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
         let tx = ids(&runs.waiting).fold(forget_session(tx), delete_run);
@@ -81,6 +82,9 @@ impl Sessions {
             Ok(()) => {}
             Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
             Err(error) => return Err(unavailable(error).into()),
+        }
+        if let Err(error) = outbox::delete_messages(&**self.ledger.store(), &partition, None).await {
+            tracing::debug!(session = %id, %error, "messages about the runs of a deleted session are sent, or expire");
         }
         let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
             .write(stored::uncount(session.bytes + encode(&session).len() as u64 + sent));

@@ -20,7 +20,8 @@ use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
-use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig, Models};
+use crate::config::{AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, ModelConfig, Models};
+use crate::hooks::{self, Hooks};
 use crate::llm::Model;
 use crate::llm::health::Health;
 use crate::llm::health::breaker::BreakerPolicy;
@@ -151,6 +152,7 @@ pub(super) struct TestAgentBuilder {
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
     quotas: Quotas,
+    hooks: Vec<HookConfig>,
     retention: Option<Retention>,
     approval: ApprovalTerms,
     guards: Guards,
@@ -218,6 +220,11 @@ impl TestAgentBuilder {
         Self { quotas, ..self }
     }
 
+    /// The hooks that its runs are subject to.
+    pub(super) fn hooks(self, hooks: Vec<HookConfig>) -> Self {
+        Self { hooks, ..self }
+    }
+
     /// How long it keeps things, if not as [`RETENTION`] says.
     pub(super) fn retention(self, retention: Retention) -> Self {
         Self { retention: Some(retention), ..self }
@@ -255,6 +262,7 @@ impl TestAgentBuilder {
             tools: Arc::new(Registry::new(tools).unwrap().into()),
             own_tools: self.own_tools,
             quotas: self.quotas,
+            hooks: Hooks::new(&self.hooks, hooks::client).unwrap(),
             ..Generation::default()
         };
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));

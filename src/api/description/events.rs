@@ -6,7 +6,8 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 6] = ["EndOfHedge", "Ending", "Fallback", "Hedge", "RequiredApproval", "ResolvedApproval"];
+const PARTS: [&str; 7] =
+    ["EndOfHedge", "Ending", "Fallback", "Hedge", "HookEvent", "RequiredApproval", "ResolvedApproval"];
 
 /// Gives every variant of the events a name, and says by which member readers tell them apart. Generators of
 /// clients drop a union of nameless variants.

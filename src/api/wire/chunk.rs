@@ -51,6 +51,9 @@ impl<'a> Said<'a> {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
+            | Event::ToolAnswered { .. }
+            | Event::HookRan(_)
+            | Event::StartHooked
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }

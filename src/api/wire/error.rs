@@ -149,6 +149,7 @@ impl From<ErrorKind> for ErrorCode {
             ErrorKind::LoopGuard => Self::LoopGuard,
             ErrorKind::BudgetExceeded => Self::BudgetExceeded,
             ErrorKind::TimeLimit => Self::RequestTimeout,
+            ErrorKind::HookDenied => Self::Forbidden,
             ErrorKind::Internal => Self::Internal,
         }
     }

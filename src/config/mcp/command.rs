@@ -76,18 +76,28 @@ impl fmt::Debug for McpCommand {
     }
 }
 
-/// What the program finds in its environment: what it is given, and what all programs are.
+/// What a server finds in its environment.
 pub(super) fn environment(own: Vec<(String, Secret)>, env: impl Fn(&str) -> Option<String>) -> Vec<(String, Secret)> {
+    given_and_passed_on(own, &PASSED_ON, env)
+}
+
+/// What a program finds in its environment: what it is given, and what is `passed_on` to all programs of its kind.
+pub(in crate::config) fn given_and_passed_on(
+    own: Vec<(String, Secret)>,
+    passed_on: &[&str],
+    env: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, Secret)> {
     let is_given = |name: &str| own.iter().any(|(given, _)| given == name);
-    let passed_on = PASSED_ON.iter().filter(|name| !is_given(name));
+    let passed_on = passed_on.iter().filter(|name| !is_given(name));
     let passed_on: Vec<_> = passed_on.filter_map(|name| Some(((*name).to_owned(), Secret::new(env(name)?)))).collect();
     [own, passed_on].concat()
 }
 
 /// A variable, and what of its value no model is told.
-type Given = ((String, Secret), Option<Secret>);
+pub(in crate::config) type Given = ((String, Secret), Option<Secret>);
 
-fn read_env(section: &mut Section<'_>) -> Vec<Given> {
+/// Reads the table `env`: the variables that a program is given.
+pub(in crate::config) fn read_env(section: &mut Section<'_>) -> Vec<Given> {
     section.named_or_text("env", |name, text, section| {
         let prefix = section.key("prefix", "Text before the secret.", String::new());
         let value = sent_value::read(&prefix, text, section)?;
@@ -116,7 +126,7 @@ pub(super) fn is_variable(name: &str) -> bool {
 }
 
 /// A program, or a program and its arguments.
-struct CommandLine(Vec<String>);
+pub(in crate::config) struct CommandLine(pub(in crate::config) Vec<String>);
 
 impl FromToml for CommandLine {
     fn form() -> String {

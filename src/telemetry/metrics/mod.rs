@@ -6,6 +6,7 @@
 mod bounds;
 mod declare;
 mod family;
+mod hooks;
 mod http;
 mod mcp;
 mod models;
@@ -27,6 +28,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use self::declare::{Row, to_markdown};
+pub use self::hooks::{Delivery, HookMetrics};
 pub use self::http::Connections;
 pub use self::mcp::{McpMetrics, McpServerState};
 pub use self::of_run::RunCounter;
@@ -55,6 +57,7 @@ struct All {
     store: Arc<StoreMetrics>,
     lease_losses: LeaseLosses,
     traces: Arc<TraceMetrics>,
+    hooks: HookMetrics,
     upstreams: UpstreamMetrics,
     mcp: McpMetrics,
     gauges: Gauges,
@@ -176,6 +179,7 @@ impl Metrics {
         let store = Arc::new(StoreMetrics::declare(&mut to));
         let lease_losses = LeaseLosses::declare(&mut to);
         let traces = Arc::new(TraceMetrics::declare(&mut to));
+        let hooks = HookMetrics::declare(&mut to);
         let upstreams = UpstreamMetrics::declare(&mut to);
         let mcp = McpMetrics::declare(&mut to);
         let gauges = Gauges::declare(&mut to);
@@ -188,6 +192,7 @@ impl Metrics {
             store,
             lease_losses,
             traces,
+            hooks,
             upstreams,
             mcp,
             gauges,
@@ -217,6 +222,12 @@ impl Metrics {
     #[must_use]
     pub fn traces(&self) -> Option<Arc<TraceMetrics>> {
         self.0.as_ref().map(|all| all.traces.clone())
+    }
+
+    /// What counts what hooks do.
+    #[must_use]
+    pub fn hooks(&self) -> HookMetrics {
+        self.0.as_ref().map(|all| all.hooks.clone()).unwrap_or_default()
     }
 
     /// What is counted of upstreams, if anything is.

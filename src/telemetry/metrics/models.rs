@@ -116,6 +116,7 @@ fn class_word(class: FailureClass) -> &'static str {
             | ErrorKind::LoopGuard
             | ErrorKind::BudgetExceeded
             | ErrorKind::TimeLimit
+            | ErrorKind::HookDenied
             | ErrorKind::Internal => "other",
         },
     }

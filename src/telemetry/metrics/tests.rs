@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::types::hook::HookPoint;
 
 /// `UPDATE_DOCS=1 cargo test --lib metrics` writes the table anew.
 #[test]
@@ -44,6 +45,18 @@ fn every_declared_metric_is_written_under_its_name() {
     metrics.show_breakers([BreakerState { upstream: "u".into(), model: "m".into(), state: "open" }]);
     metrics.mcp().count_failure("s", "ended");
     metrics.mcp().show([McpServerState { name: "s".into(), state: "up", held: 1 }]);
+    let hooks = metrics.hooks();
+    hooks.ran(&crate::types::hook::HookRan {
+        step: 1,
+        hook: "h".into(),
+        point: HookPoint::RunEnd,
+        call_id: None,
+        reply: crate::types::hook::HookReply::default(),
+        failed: false,
+        latency_ms: 1,
+    });
+    hooks.delivered("h", Delivery::Delivered);
+    hooks.matched("h", HookPoint::RunEnd);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

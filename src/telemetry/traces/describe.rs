@@ -7,6 +7,7 @@ use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
+use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
@@ -145,6 +146,18 @@ pub(super) fn hedge(started: &HedgeStarted, at_ms: u64) -> Moment {
     Moment::new(event::HEDGE, at_ms, attributes)
 }
 
+/// What a hook said.
+pub(super) fn hook(ran: &HookRan, at_ms: u64) -> Moment {
+    let attributes = [
+        ("loopgate.hook.name", ran.hook.to_string().into()),
+        ("loopgate.hook.point", ran.point.as_str().into()),
+        ("loopgate.hook.decision", ran.reply.decision.as_str().into()),
+        ("loopgate.hook.failed", ran.failed.into()),
+        ("loopgate.hook.latency_ms", ran.latency_ms.into()),
+    ];
+    Moment::new(event::HOOK, at_ms, attributes)
+}
+
 /// One of a step's two calls that is dropped.
 pub(super) fn hedge_ended(ended: &HedgeEnded, at_ms: u64) -> Moment {
     let HedgeEnded { kept, dropped, usage, failed, .. } = ended;
@@ -232,6 +245,7 @@ fn error_word(kind: ErrorKind) -> &'static str {
         ErrorKind::LoopGuard => "loop_guard",
         ErrorKind::BudgetExceeded => "budget_exceeded",
         ErrorKind::TimeLimit => "time_limit",
+        ErrorKind::HookDenied => "hook_denied",
         ErrorKind::Internal => "internal",
     }
 }

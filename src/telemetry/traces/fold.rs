@@ -101,7 +101,10 @@ impl SpanFold {
             Event::ToolProgress { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
-            | Event::ApprovalResolved(_) => {}
+            | Event::ApprovalResolved(_)
+            | Event::ToolAnswered { .. }
+            | Event::StartHooked => {}
+            Event::HookRan(ran) => self.root.add(describe::hook(ran, self.now_ms)),
             Event::RunQueued => self.queue(),
             Event::RunStarted => self.end_queue(),
             Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),
@@ -112,17 +115,13 @@ impl SpanFold {
                 self.begin_step(*step, *reserved, *closing);
             }
             Event::ProviderRetry { attempt, delay_ms, kind, .. } => {
-                let moment = describe::retry(*attempt, *delay_ms, *kind, self.now_ms);
-                self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
+                self.note_in_call(describe::retry(*attempt, *delay_ms, *kind, self.now_ms));
             }
             Event::ProviderFallback(fell_back) => {
                 self.root.add(describe::fallback(fell_back, self.now_ms));
                 self.model = StepModel::clone(&fell_back.to);
             }
-            Event::HedgeStarted(started) => {
-                let moment = describe::hedge(started, self.now_ms);
-                self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
-            }
+            Event::HedgeStarted(started) => self.note_in_call(describe::hedge(started, self.now_ms)),
             Event::HedgeEnded(ended) => self.drop_one_of_two(ended),
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
@@ -140,8 +139,8 @@ impl SpanFold {
                 self.push_all(spans);
             }
             Event::StepCompleted { usage, turn_end, budget, .. } => self.complete_step(usage, turn_end, budget),
-            Event::StopRequested { reason, .. } => self.note_stop(*reason),
-            Event::StopAfterStep => self.note_stop(StopReason::Cancelled),
+            Event::StopRequested { reason, .. } => self.note(event::STOP, [(names::REASON, reason.as_str().into())]),
+            Event::StopAfterStep => self.note(event::STOP, [(names::REASON, StopReason::Cancelled.as_str().into())]),
             Event::LoopGuardTriggered(found) => self.root.add(describe::loop_guard(found, self.now_ms)),
             Event::PlanCreated { .. } => self.note(event::PLAN, []),
             Event::ReflectionStarted { .. } => self.note(event::REFLECTION, []),
@@ -151,8 +150,8 @@ impl SpanFold {
         }
     }
 
-    fn note_stop(&mut self, reason: StopReason) {
-        self.note(event::STOP, [(names::REASON, reason.as_str().into())]);
+    fn note_in_call(&mut self, moment: Moment) {
+        self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
     }
 
     fn hand_off(&mut self) {
@@ -373,9 +372,7 @@ impl SpanFold {
     }
 
     fn push_all(&mut self, spans: Vec<Span>) {
-        for span in spans {
-            self.push(span);
-        }
+        spans.into_iter().for_each(|span| self.push(span));
     }
 
     fn push(&mut self, mut span: Span) {

@@ -126,6 +126,8 @@ pub mod event {
     pub const STOP: &str = "loopgate.stop_requested";
     /// Commands of the inbox were applied.
     pub const COMMANDS: &str = "loopgate.commands_applied";
+    /// A hook was asked.
+    pub const HOOK: &str = "loopgate.hook";
     /// The replica that drove the run leaves it to others.
     pub const HANDED_OFF: &str = "loopgate.handed_off";
 }

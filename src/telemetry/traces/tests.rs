@@ -198,6 +198,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::HedgeEnded(ended) => ended.step = newest,
             Event::ApprovalRequired(request) => request.step = newest,
             Event::ApprovalResolved(approval) => approval.step = newest,
+            Event::HookRan(ran) => ran.step = newest,
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
@@ -206,6 +207,8 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             | Event::LoopGuardTriggered(_)
             | Event::PlanCreated { .. }
             | Event::ReflectionStarted { .. }
+            | Event::ToolAnswered { .. }
+            | Event::StartHooked
             | Event::StopRequested { .. }
             | Event::StopAfterStep
             | Event::CommandsApplied { .. }

@@ -9,10 +9,12 @@ use crate::agent::context::find_tools;
 use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::dispatch::Checked;
+use crate::agent::drive::steps::hooks::{self, Consulted};
 use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
 use crate::agent::drive::steps::settle_result::tell_of_change;
 use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::hook::HookPoint;
 use crate::types::policy::{Judged, Policy, Verdict};
 use crate::types::question::ASK_USER;
 use crate::types::tool::CallEnding;
@@ -43,20 +45,34 @@ pub async fn judge_calls(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<()
             return driver.handle_interruption(interruption);
         }
         let mut judged = call.clone();
-        let judgement = judge(driver, &mut judged).await?;
+        let Some(judgement) = judge(driver, &mut judged).await? else { return Ok(()) };
         record(driver, judgement, &call, judged);
     }
     Ok(())
 }
 
 /// Lets everything look at a call that may refuse, change or answer it: policy on the tool, hooks before the call,
-/// guardrails on its arguments, and policy on the arguments as they are then.
-#[expect(clippy::unused_async, reason = "its steps ask others")]
-async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Judgement, Exit> {
+/// guardrails on its arguments, and policy on the arguments as they are then. `None` if the run was interrupted before.
+async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgement>, Exit> {
     if let Some(judgement) = deny_tool(driver, call) {
-        return Ok(judgement);
+        return Ok(Some(judgement));
     }
-    Ok(ask_policy(driver, call))
+    let mut hooks_ask = None;
+    // Of a tool that is not there, there is nothing to ask.
+    if driver.recorder.run().spec().asks_hooks_at(HookPoint::BeforeTool) && driver.tools.has(&call.name) {
+        // Boxed, as most runs have no hooks.
+        match Box::pin(hooks::ask_before(driver, call)).await? {
+            Consulted::Passed => {}
+            Consulted::Asks(reason) => hooks_ask = Some(reason),
+            Consulted::Answered(outcome) => return Ok(Some(Judgement::Answered(outcome))),
+            Consulted::Interrupted => return Ok(None),
+        }
+    }
+    Ok(Some(match (ask_policy(driver, call), hooks_ask) {
+        (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), reason),
+        // A hook loosens nothing that the policy says.
+        (judgement, _) => judgement,
+    }))
 }
 
 /// Denies a call of a tool that the policy denies whatever the arguments are.
@@ -90,12 +106,23 @@ fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect) -> Judgement {
     let ruling = policy.judge(Judged { tool: &call.name, effect, arguments: &call.arguments });
     match ruling.verdict {
         Verdict::Allow => Judgement::Allowed,
-        Verdict::Ask if policy.approval.mode == ApprovalMode::Deny => Judgement::Answered(ToolOutcome::skipped(
-            format!("{} This agent asks for no approvals: the call is denied.", ruling.reason),
-        )),
-        Verdict::Ask => Judgement::Asks(ruling.reason),
+        Verdict::Ask => ask(policy.approval.mode, ruling.reason),
         Verdict::Deny => Judgement::Answered(ToolOutcome::skipped(ruling.reason)),
     }
+}
+
+/// What a run does while a call needs an approval.
+fn approval_mode(driver: &Driver) -> ApprovalMode {
+    driver.recorder.run().spec().policy.as_ref().map(|policy| policy.approval.mode).unwrap_or_default()
+}
+
+/// Lets a call wait for an approval, where the agent asks for any.
+fn ask(mode: ApprovalMode, reason: String) -> Judgement {
+    if mode == ApprovalMode::Deny {
+        let why = format!("{reason} This agent asks for no approvals: the call is denied.");
+        return Judgement::Answered(ToolOutcome::skipped(why));
+    }
+    Judgement::Asks(reason)
 }
 
 /// What repeating a call would do; of a call that cannot be made, why.

@@ -11,6 +11,7 @@ mod fail;
 pub(super) mod fall_back;
 pub mod finish;
 pub(super) mod hedge;
+pub mod hooks;
 mod listen;
 pub(super) mod outcome;
 pub mod run_tools;

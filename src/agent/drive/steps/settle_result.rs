@@ -4,6 +4,7 @@
 //! result of the server's own words, which [`Driver::finish_call`] records as it is.
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::hooks;
 use crate::tools::fit::settle;
 use crate::types::conversation::Part;
 use crate::types::{ToolCall, ToolOutcome};
@@ -11,9 +12,17 @@ use crate::types::{ToolCall, ToolOutcome};
 /// Most characters of changed arguments that a model is told.
 const MOST_TOLD: usize = 1_000;
 
-/// Lets everything look at a call's answer that may change it, and records the answer: what cleans it, guardrails on
-/// results, hooks after the call, and the agent's result in place of a failure.
-pub(super) async fn settle_result(driver: &mut Driver, call: &ToolCall, mut outcome: ToolOutcome) -> Result<(), Exit> {
+/// Lets everything look at a call's answer that may change it, and records the answer: hooks after the call, what cleans
+/// it, and the agent's result in place of a failure.
+pub(in crate::agent::drive) async fn settle_result(
+    driver: &mut Driver,
+    call: &ToolCall,
+    mut outcome: ToolOutcome,
+) -> Result<(), Exit> {
+    if !driver.recorder.run().spec().hooks.is_empty() {
+        // Boxed, as most runs have no hooks.
+        outcome = Box::pin(hooks::ask_after(driver, call, outcome)).await?;
+    }
     tell_of_change(driver, call, &mut outcome);
     settle(&mut outcome, driver.recorder.run().result_bounds());
     // Last of all, so that all before sees the failure itself.

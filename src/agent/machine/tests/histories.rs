@@ -93,7 +93,9 @@ impl Chance {
                 let outcome = self.story.run.outcome(reason, 100);
                 self.story.happens(Event::RunFinished(Box::new(outcome)));
             }
-            Step::FallBack | Step::WarnBudget { .. } => panic!("the run has one model and no budget"),
+            Step::FallBack | Step::WarnBudget { .. } | Step::AskStartHooks | Step::SettleAnswer(..) => {
+                panic!("the run has one model, no budget and no hooks")
+            }
         }
         true
     }

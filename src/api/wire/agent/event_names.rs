@@ -26,6 +26,7 @@ impl NativeEvent<'_> {
             Self::ToolCall { .. } => "tool.call",
             Self::ToolProgress { .. } => "tool.progress",
             Self::ToolResult { .. } => "tool.result",
+            Self::HookRan(_) => "hook.ran",
             Self::StepCompleted { .. } => "step.completed",
             Self::RunCompleted(_) => "run.completed",
             Self::RunIncomplete(_) => "run.incomplete",

@@ -12,13 +12,14 @@ use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::ending::Ending;
+use crate::api::wire::agent::hook::HookEvent;
 use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
-use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
+use crate::types::event::DiscardReason;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
@@ -155,6 +156,9 @@ pub enum NativeEvent<'a> {
         outcome_unknown: bool,
         latency_ms: u64,
     },
+    /// A hook of the operator's was asked.
+    #[serde(rename = "hook.ran")]
+    HookRan(HookEvent<'a>),
     /// A model call and its tools are done.
     #[serde(rename = "step.completed")]
     StepCompleted { seq: u64, step: u32, usage: UsageObject, latency_ms: u64, finish_reason: &'a str, budget: Budget },
@@ -173,16 +177,6 @@ pub enum NativeEvent<'a> {
     /// The run failed.
     #[serde(rename = "run.failed")]
     RunFailed(Ending<'a>),
-}
-
-/// An event as it stands in a list or on a stream: named, or a chunk of text.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(untagged)]
-pub enum EventEntry<'a> {
-    /// Anything but text.
-    Named(Box<NativeEvent<'a>>),
-    /// Text; in lists with the event's number.
-    Text(ChatChunk),
 }
 
 impl AgentEvents {
@@ -244,9 +238,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
-        Event::StepDiscarded { step, reason, .. } => {
-            NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
-        }
+        Event::StepDiscarded { step, reason, .. } => discarded(seq, *step, *reason),
         Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
         Event::ApprovalRequired(request) => NativeEvent::ApprovalRequired(RequiredApproval::new(seq, request)),
         Event::ApprovalResolved(approval) => NativeEvent::ApprovalResolved(ResolvedApproval::new(seq, approval)),
@@ -256,6 +248,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
+        Event::HookRan(ran) => NativeEvent::HookRan(HookEvent::new(seq, ran)),
         Event::StepCompleted { step, usage, turn_end, latency_ms, budget } => NativeEvent::StepCompleted {
             seq,
             step: *step,
@@ -269,11 +262,17 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         | Event::RefusalDelta { .. }
         | Event::TurnFinished { .. }
         | Event::CallAllowed { .. }
+        | Event::ToolAnswered { .. }
+        | Event::StartHooked
         | Event::StopRequested { .. }
         | Event::StopAfterStep
         | Event::CommandsApplied { .. }
         | Event::HandedOff => return None,
     })
+}
+
+fn discarded(seq: u64, step: u32, reason: DiscardReason) -> NativeEvent<'static> {
+    NativeEvent::StepDiscarded { seq, step, reason: reason.as_str() }
 }
 
 fn loop_guard(seq: u64, found: &LoopFinding) -> NativeEvent<'_> {

@@ -70,13 +70,7 @@ impl ChatChunks {
     }
 
     fn write_frames(&mut self, record: &Record, out: &mut BytesMut) {
-        if self.ended {
-            (self.said_role, self.text_out, self.failed, self.ended) = (false, false, false, false);
-        }
-        self.ended = matches!(&record.event, Event::RunFinished(outcome) if !outcome.stays_open);
-        if self.names.follow(&record.event) {
-            self.template = ChunkTemplate::new(&self.names, self.include_usage);
-        }
+        self.follow(record);
         if self.failed {
             return;
         }
@@ -119,14 +113,28 @@ impl ChatChunks {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
+            | Event::HookRan(_)
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
             Event::TurnFinished { .. }
             | Event::CallAllowed { .. }
+            | Event::ToolAnswered { .. }
+            | Event::StartHooked
             | Event::StopRequested { .. }
             | Event::StopAfterStep
             | Event::CommandsApplied { .. }
             | Event::HandedOff => {}
+        }
+    }
+
+    /// Notes what the record says of the response and of the run that it is of.
+    fn follow(&mut self, record: &Record) {
+        if self.ended {
+            (self.said_role, self.text_out, self.failed, self.ended) = (false, false, false, false);
+        }
+        self.ended = matches!(&record.event, Event::RunFinished(outcome) if !outcome.stays_open);
+        if self.names.follow(&record.event) {
+            self.template = ChunkTemplate::new(&self.names, self.include_usage);
         }
     }
 

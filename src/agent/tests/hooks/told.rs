@@ -1,0 +1,171 @@
+//! What hooks are told is stored with what it tells, and kept until it is taken.
+
+use super::*;
+use crate::agent::CallApproval;
+use crate::store::{Tx, Write};
+use crate::types::approval::{ApprovalDecision, ApprovalTerms};
+use crate::types::policy::{Layer, Rule};
+use crate::types::{SessionId, Tenant};
+
+/// A hook that is told at these points, and takes nothing.
+fn deaf(name: &str, points: &[HookPoint]) -> HookConfig {
+    HookConfig { points: points.to_vec(), is_asked: false, ..hook(name, HookPoint::RunEnd, program("exit 1")) }
+}
+
+/// The messages about a run that are kept.
+async fn kept(store: &dyn Store, record: &NewRun) -> Vec<(String, Value)> {
+    let prefix = keys::messages_of(&record.id);
+    messages(store, &keys::run_partition(&record.tenant, record.session.as_ref(), &record.id), prefix).await
+}
+
+async fn messages(store: &dyn Store, partition: &Partition, prefix: String) -> Vec<(String, Value)> {
+    let found = store.scan(partition, Scan { prefix, after: None, limit: 100, order: Order::Ascending }).await.unwrap();
+    found.into_iter().map(|(key, document)| (key, serde_json::from_slice(&document.value).unwrap())).collect()
+}
+
+/// The points of messages that are kept, in the order of what they tell.
+async fn told(store: &dyn Store, new: &NewRun) -> Vec<String> {
+    let kept = kept(store, new).await;
+    kept.iter().map(|(_, message)| message["body"]["event"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_message_is_stored_with_what_it_tells_and_goes_once_it_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (taken, open) = (dir.path().join("taken"), dir.path().join("open"));
+    let tells = program(&format!("test -e {} || exit 1; cat >> {}", open.display(), taken.display()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let hooks = vec![HookConfig { timeout: Duration::from_millis(900), ..hook("end", HookPoint::RunEnd, tells) }];
+    let agent = TestAgent::builder().store(store.clone()).hooks(hooks).begin();
+    let new = request();
+    let records = watch(agent.start(NewRun { id: new.id.clone(), ..request() }, None).await.unwrap()).await;
+    let last = records.last().unwrap().seq;
+    let messages = kept(&*store, &new).await;
+    assert_eq!(messages.len(), 1);
+    let (id, body) = (messages[0].1["id"].clone(), &messages[0].1["body"]);
+    assert_eq!((body["seq"].as_u64(), body["run"]["status"].as_str()), (Some(last), Some("completed")));
+    let leads = due::until(&*store, u64::MAX).await.unwrap();
+    assert!(leads.iter().any(|due| due.kind == DueKind::Message && due.run == new.id), "{leads:?}");
+
+    std::fs::write(open, "").unwrap();
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !kept(&*store, &new).await.is_empty() {
+        assert!(tokio::time::Instant::now() < until, "the message {id} was not taken");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(taken).unwrap()).unwrap();
+    assert_eq!(told["run_id"], new.id.as_str());
+}
+
+#[tokio::test]
+async fn a_run_without_hooks_stores_no_message_and_no_event_of_hooks() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let hooks =
+        vec![HookConfig { agents: vec!["other".to_owned()], ..hook("end", HookPoint::RunEnd, program("exit 1")) }];
+    let agent = TestAgent::builder().store(store.clone()).hooks(hooks).turns(calls("echo", "{}")).begin();
+    let new = request();
+    let records = watch(agent.start(NewRun { id: new.id.clone(), ..request() }, None).await.unwrap()).await;
+    assert!(ran(&records).is_empty() && kept(&*store, &new).await.is_empty());
+    assert!(due::until(&*store, u64::MAX).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn hooks_are_told_of_calls_that_are_made_and_of_no_others() {
+    let made = ["before_tool", "after_tool"].as_slice();
+    for (called, arguments, expected) in
+        [("echo", "{}", made), ("save", "{}", &[]), ("echo", r#"{"m":1}"#, &[]), ("x", "{}", &[])]
+    {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let hooks = vec![
+            HookConfig {
+                tools: vec!["save".to_owned()],
+                ..hook("a", HookPoint::BeforeTool, HookAction::Block("no".to_owned()))
+            },
+            deaf("t", &[HookPoint::BeforeTool, HookPoint::AfterTool, HookPoint::OnError]),
+        ];
+        let agent = TestAgent::builder().store(store.clone()).hooks(hooks).turns(calls(called, arguments)).begin();
+        let new = request();
+        watch(agent.start(NewRun { id: new.id.clone(), ..request() }, None).await.unwrap()).await;
+        assert_eq!(told(&*store, &new).await, expected, "{called} {arguments}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_that_no_replica_could_drive_is_told() {
+    let replica = |store: &Arc<dyn Store>| {
+        let hooks = vec![deaf("end", &[HookPoint::RunEnd]), hook("error", HookPoint::OnError, program("exit 1"))];
+        TestAgent::builder().store(store.clone()).hooks(hooks).turns(vec![Say::Text(&["done"])]).build()
+    };
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (spec, whole) = log_of(&replica(&store), &store).await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = replica(&store);
+    leave(&store, &spec, &whole[..2]).await;
+    let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
+    store.commit(lose).await.unwrap();
+    agent.begin();
+    let records = ended(&store, &spec).await;
+    assert_eq!(outcome(&records).status(), RunStatus::Failed);
+    let new = NewRun { id: spec.id.clone(), ..request() };
+    let mut told = told(&*store, &new).await;
+    told.sort();
+    assert_eq!(told, ["on_error", "run_end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_lacks_a_hook_keeps_its_messages_for_others() {
+    let builder = |store: &Arc<dyn Store>| TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["done"])]);
+    let hooks = vec![deaf("end", &[HookPoint::RunEnd]), hook("line", HookPoint::RunEnd, HookAction::Log)];
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (spec, whole) = log_of(&builder(&store).hooks(hooks).build(), &store).await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let lacks_it = builder(&store).build();
+    leave(&store, &spec, &whole[..2]).await;
+    lacks_it.begin();
+    ended(&store, &spec).await;
+    let new = NewRun { id: spec.id.clone(), ..request() };
+    let kept = kept(&*store, &new).await;
+    assert_eq!(kept.len(), 1, "a line is no message: {kept:?}");
+    assert_eq!((kept[0].1["hook"].as_str(), &kept[0].1["body"]["event"]), (Some("end"), &Value::from("run_end")));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_on_after_some_of_its_calls_were_decided_is_told() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#), ("echo", r#"{"n":2}"#)]), Say::Text(&["done"])];
+    let agent = TestAgent::builder()
+        .store(store.clone())
+        .hooks(vec![deaf("end", &[HookPoint::RunEnd])])
+        .approval(ApprovalTerms::default())
+        .turns(turns)
+        .begin();
+    let asks = Layer { ask: vec![Rule::of("echo")], ..Layer::default() };
+    let new = request();
+    let first = NewRun { id: new.id.clone(), policy: Some(Arc::new(asks)), ..request() };
+    let required = outcome(&watch(agent.start(first, None).await.unwrap()).await).required_calls;
+    assert_eq!((required.len(), told(&*store, &new).await.len()), (2, 1));
+    let approval = CallApproval {
+        call: required[0].call.id.clone(),
+        decision: ApprovalDecision::Approve,
+        digest: Some(required[0].call.digest()),
+        reason: None,
+        arguments: None,
+        result: None,
+    };
+    let one = NewRun::deciding(Tenant::default_tenant(), new.id.clone(), vec![approval]);
+    let left = outcome(&watch(agent.start(one, None).await.unwrap()).await).required_calls;
+    assert_eq!((left.len(), told(&*store, &new).await), (1, vec!["run_end".to_owned(), "run_end".to_owned()]));
+}
+
+#[tokio::test]
+async fn messages_about_the_runs_of_a_session_go_with_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = TestAgent::builder().store(store.clone()).hooks(vec![deaf("end", &[HookPoint::RunEnd])]).begin();
+    let (new, session) = (request(), SessionId::parse("s").unwrap());
+    let new = NewRun { session: Some(session.clone()), ..new };
+    watch(agent.start(NewRun { id: new.id.clone(), session: new.session.clone(), ..request() }, None).await.unwrap())
+        .await;
+    assert_eq!(told(&*store, &new).await, ["run_end"]);
+    agent.sessions().delete(&new.tenant, &session).await.unwrap();
+    assert!(kept(&*store, &new).await.is_empty());
+}
