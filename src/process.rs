@@ -22,7 +22,7 @@ const ROUNDS: u32 = 4;
 #[derive(Clone, Copy)]
 pub struct Program<'a> {
     /// Its path or its name.
-    pub program: &'a str,
+    pub path: &'a str,
     /// What it is told.
     pub arguments: &'a [String],
     /// All of its environment, but for a mark.
@@ -53,8 +53,8 @@ pub struct Pipes {
 /// All processes of a program. They end when this is dropped.
 #[derive(Debug)]
 pub struct Group {
-    /// The group that the program was started in; `None` once it was ended.
-    group: Option<Pid>,
+    /// The number of the group that the program was started in; `None` once it was ended.
+    number: Option<Pid>,
     /// What stands in the environment of the program, and in that of what it starts.
     mark: String,
 }
@@ -62,9 +62,9 @@ pub struct Group {
 impl Program<'_> {
     /// Starts it. The error is one sentence without secrets.
     pub fn start(self) -> Result<Running, String> {
-        let Self { program, arguments, env, directory } = self;
+        let Self { path, arguments, env, directory } = self;
         let mark = new_mark();
-        let mut process = Command::new(program);
+        let mut process = Command::new(path);
         process.args(arguments).env_clear();
         process.envs(env.iter().map(|(name, value)| (name, value.expose()))).env(MARK, &mark);
         if let Some(directory) = directory {
@@ -73,11 +73,11 @@ impl Program<'_> {
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Signals that a terminal sends to this process are not for it.
         process.process_group(0).kill_on_drop(true);
-        let mut child = process.spawn().map_err(|error| format!("`{program}` cannot be started: {error}"))?;
+        let mut child = process.spawn().map_err(|error| format!("`{path}` cannot be started: {error}"))?;
         // The group has the number of its first process.
-        let group = Group { group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw), mark };
+        let group = Group { number: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw), mark };
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
-        let ((input, output), errors) = pipes.ok_or_else(|| format!("`{program}` has no pipes"))?;
+        let ((input, output), errors) = pipes.ok_or_else(|| format!("`{path}` has no pipes"))?;
         Ok(Running { child, group, pipes: Pipes { input, output, errors } })
     }
 }
@@ -85,16 +85,16 @@ impl Program<'_> {
 impl Group {
     /// Sends all processes of the group this signal.
     pub fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
+        if let Some(number) = self.number {
             // Nothing is left of the group if this fails.
-            let _ = kill_process_group(group, signal);
+            let _ = kill_process_group(number, signal);
         }
     }
 
     /// Ends what is left of the group whose first process has ended. Later the number may be another group's.
     pub fn end(&mut self) {
         self.signal(Signal::KILL);
-        self.group = None;
+        self.number = None;
     }
 
     /// Ends what the program started in other groups.
@@ -107,7 +107,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.group.is_some() {
+        if self.number.is_some() {
             self.end();
             end_marked(&self.mark);
         }

@@ -33,7 +33,7 @@ pub(super) enum Ran {
 /// Runs the program to its end.
 pub(super) async fn run(command: &HookCommand, message: Bytes) -> Result<Ran, HookFailure> {
     let HookCommand { program, arguments, env, directory, max_output } = command;
-    let program = Program { program, arguments, env, directory: directory.as_deref() };
+    let program = Program { path: program, arguments, env, directory: directory.as_deref() };
     let Running { mut child, mut group, pipes } = program.start().map_err(HookFailure::new)?;
     let Pipes { mut input, output: out, errors: err } = pipes;
     let (mut output, mut errors) = (Kept::new(*max_output), Kept::new(MOST_REASON));

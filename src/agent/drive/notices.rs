@@ -101,7 +101,7 @@ impl Notices {
     }
 
     /// Writes lines and counts of events that are stored now, in one commit.
-    pub fn recorded<'r>(&self, run: &Run, records: impl Iterator<Item = &'r Record> + Clone) {
+    pub fn recorded<'r>(&self, run: &Run, records: &(impl Iterator<Item = &'r Record> + Clone)) {
         for record in records.clone() {
             let is_made = |id: &CallId| !records.clone().any(|record| unmade(record) == Some(id));
             for_each(run, record, |point, what| {
@@ -167,16 +167,14 @@ impl Notices {
 
 /// The call that this record answers without its having been made.
 fn unmade(record: &Record) -> Option<&CallId> {
-    match &record.event {
+    let Event::ToolFinished { call_id, outcome, .. } = &record.event else { return None };
+    let is_unmade = match outcome.ending {
+        CallEnding::Skipped => true,
         // What was made and failed took time: see `steps::outcome::made`.
-        Event::ToolFinished { call_id, outcome, .. }
-            if outcome.ending == CallEnding::Skipped
-                || (outcome.ending == CallEnding::Lost && outcome.latency_ms == 0) =>
-        {
-            Some(call_id)
-        }
-        _ => None,
-    }
+        CallEnding::Lost => outcome.latency_ms == 0,
+        CallEnding::Answered | CallEnding::Stopped => false,
+    };
+    is_unmade.then_some(call_id)
 }
 
 /// Forgets that a call was about to be made that this record answers without that. The log has a beginning of it too, in the same

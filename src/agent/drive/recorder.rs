@@ -202,7 +202,7 @@ impl Recorder {
             self.readers.recorded(record);
         }
         if let Some(notices) = &self.notices {
-            notices.recorded(&self.run, self.queue.iter().chain(&newest).map(|(record, _)| &**record));
+            notices.recorded(&self.run, &self.queue.iter().chain(&newest).map(|(record, _)| &**record));
         }
         self.tail.push(self.queue.drain(..).chain(newest).map(|(record, entry)| (record, entry.len())));
         Ok(())

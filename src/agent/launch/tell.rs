@@ -49,7 +49,7 @@ impl Told<'_> {
 
     /// Tells the hooks, once the records are stored.
     pub(super) fn stored(self) {
-        self.notices.recorded(self.run, self.records.iter().map(|record| &**record));
+        self.notices.recorded(self.run, &self.records.iter().map(|record| &**record));
         if let Some(departing) = self.departing {
             self.notices.send(departing);
         }

@@ -151,7 +151,9 @@ impl SpanFold {
     }
 
     fn note_in_call(&mut self, moment: Moment) {
-        self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
+        if let Some(span) = &mut self.model_call {
+            span.add(moment);
+        }
     }
 
     fn hand_off(&mut self) {
@@ -351,9 +353,8 @@ impl SpanFold {
     /// Ends the newest step, whatever of it is open.
     fn leave_step(&mut self, left: Left) {
         self.close_step(left);
-        if let Some(call) = self.cut_model_call.take() {
-            self.push(call);
-        }
+        let call = self.cut_model_call.take();
+        self.push_all(call);
     }
 
     fn close_step(&mut self, left: Left) {
@@ -371,8 +372,10 @@ impl SpanFold {
         }
     }
 
-    fn push_all(&mut self, spans: Vec<Span>) {
-        spans.into_iter().for_each(|span| self.push(span));
+    fn push_all(&mut self, spans: impl IntoIterator<Item = Span>) {
+        for span in spans {
+            self.push(span);
+        }
     }
 
     fn push(&mut self, mut span: Span) {

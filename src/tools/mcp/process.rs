@@ -26,7 +26,7 @@ impl Process {
     pub(super) fn start(command: &McpCommand) -> Result<(Self, Pipes), String> {
         let McpCommand { program, arguments, env, directory, .. } = command;
         let Running { child, group, pipes } =
-            Program { program, arguments, env, directory: directory.as_deref() }.start()?;
+            Program { path: program, arguments, env, directory: directory.as_deref() }.start()?;
         Ok((Self { child, group }, pipes))
     }
 

@@ -13,8 +13,9 @@ use crate::agent::drive::signals::Interruption;
 use crate::failpoint;
 use crate::hooks::delivery::{About, message_id};
 use crate::hooks::{self, Call, CallAnswer, HookFailure, Message, What, Whose};
-use crate::tools::truncate::cut_to_size;
+use crate::tools::fit::settle;
 use crate::types::conversation::Part;
+use crate::types::guard::ResultBounds;
 use crate::types::hook::{HookDecision, HookPoint, HookRan, HookReply, PinnedHook};
 use crate::types::tool::CallEnding;
 use crate::types::{CallId, Effect, ErrorKind, Event, RunError, StopReason, ToolCall, ToolOutcome};
@@ -89,7 +90,9 @@ pub(super) async fn ask_before(driver: &mut Driver, call: &mut ToolCall) -> Resu
                 let why = format!("The call was not made: {}", why(&hook, &reply));
                 return Ok(Consulted::Answered(ToolOutcome::skipped(why)));
             }
-            HookDecision::Answer => return Ok(Consulted::Answered(answer(&hook, &reply))),
+            HookDecision::Answer => {
+                return Ok(Consulted::Answered(answer(&hook, &reply, driver.recorder.run().result_bounds())));
+            }
         }
     }
     Ok(consulted)
@@ -123,8 +126,6 @@ pub(super) async fn ask_after(
     for (hook, context) in contexts {
         add_text(&mut outcome, &hook, &context);
     }
-    // What hooks gave and added is bounded as what tools answer is.
-    outcome.truncated |= cut_to_size(&mut outcome.parts, &mut outcome.structured);
     Ok(outcome)
 }
 
@@ -239,12 +240,13 @@ fn why(hook: &PinnedHook, reply: &HookReply) -> String {
 }
 
 /// The result that a hook gives in place of the tool.
-fn answer(hook: &PinnedHook, reply: &HookReply) -> ToolOutcome {
+fn answer(hook: &PinnedHook, reply: &HookReply, bounds: ResultBounds) -> ToolOutcome {
     let text = reply.result.clone().or_else(|| reply.reason.clone());
     let text = text.unwrap_or_else(|| format!("The hook `{}` skipped the call. Go on without its result.", hook.name));
-    let mut parts = vec![Part::text(text)];
-    let truncated = cut_to_size(&mut parts, &mut None);
-    ToolOutcome { parts, is_error: reply.is_error, ending: CallEnding::Skipped, truncated, ..ToolOutcome::default() }
+    let (parts, ending) = (vec![Part::text(text)], CallEnding::Skipped);
+    let mut outcome = ToolOutcome { parts, is_error: reply.is_error, ending, ..ToolOutcome::default() };
+    settle(&mut outcome, bounds);
+    outcome
 }
 
 /// Adds what a hook says to what the model is told.

@@ -12,14 +12,15 @@ use crate::types::{ToolCall, ToolOutcome};
 /// Most characters of changed arguments that a model is told.
 const MOST_TOLD: usize = 1_000;
 
-/// Lets everything look at a call's answer that may change it, and records the answer: hooks after the call, what cleans
-/// it, and the agent's result in place of a failure.
+/// Lets everything look at a call's answer that may change it, and records the answer: what cleans it, hooks after the
+/// call, whose words are cleaned as well, and the agent's result in place of a failure.
 pub(in crate::agent::drive) async fn settle_result(
     driver: &mut Driver,
     call: &ToolCall,
     mut outcome: ToolOutcome,
 ) -> Result<(), Exit> {
     if !driver.recorder.run().spec().hooks.is_empty() {
+        settle(&mut outcome, driver.recorder.run().result_bounds());
         // Boxed, as most runs have no hooks.
         outcome = Box::pin(hooks::ask_after(driver, call, outcome)).await?;
     }
