@@ -20,7 +20,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 /// and what somebody hands in. By the file and the expression.
 const OURS: [(&str, &str); 26] = [
     ("tests/library.rs", "built"),
-    ("src/process.rs", "program"),
+    ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),

@@ -13,7 +13,6 @@ use crate::agent::launch::ready::Idle;
 use crate::agent::launch::resume::{Answer, NotResumed};
 use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::head::Head;
-use crate::agent::ledger::session::Versioned;
 use crate::agent::limits::left::SharedSession;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
@@ -215,13 +214,6 @@ fn asked(new: &NewRun) -> Asked {
         max_output_tokens: new.max_output_tokens,
         options: new.options.clone(),
     }
-}
-
-/// The run that the request's tool messages answer, if it waits for them.
-pub(super) fn answered_run(new: &NewRun, session: Option<&Versioned>) -> Option<RunId> {
-    let sessions = session.and_then(|session| session.session.active_run.as_ref());
-    let minted = new.answered.first().and_then(CallId::run);
-    new.run.as_ref().or(sessions.filter(|_| !new.answered.is_empty())).or(minted.as_ref()).cloned()
 }
 
 /// Refuses a request that continues a run and asks for other settings than the run began with.

@@ -21,6 +21,7 @@ mod start;
 mod transcript;
 mod unsupported;
 mod verdict;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -40,7 +40,8 @@ impl Run {
 
     /// The first call whose tool has answered, and whose answer is still to be looked at.
     pub(super) fn unsettled(&self) -> Option<(ToolCall, ToolOutcome)> {
-        self.calls.iter().find_map(|open| Some((open.call.clone(), open.answer()?.clone())))
+        let (open, answer) = self.calls.iter().find_map(|open| open.answer().map(|answer| (open, answer)))?;
+        Some((open.call.clone(), answer.clone()))
     }
 
     /// Keeps what a hook said, and changes the call as it said.
