@@ -19,6 +19,7 @@ mod encryption;
 mod fallbacks;
 mod faults;
 mod gemini;
+mod guards;
 mod hedging;
 mod hooks;
 mod idempotency;

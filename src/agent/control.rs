@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
+use crate::agent::context::screen::{blocked, refusal};
 use crate::agent::error::LookupError;
 use crate::agent::follow::active::Active;
 use crate::agent::follow::{Follower, Followers};
@@ -25,6 +26,7 @@ use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::telemetry::traces::{Ended, SpanFold, Subject, Trace};
+use crate::types::guard::InputMode;
 use crate::types::progress::Progress;
 use crate::types::{Message, Outcome, Record, RunId, RunStatus, SessionId, Tenant};
 
@@ -314,13 +316,30 @@ impl Control {
         key: Option<&RequestKey>,
     ) -> Result<(Head, bool), LookupError> {
         let requester = requester.into();
-        let (_, head) = self.find(requester, id).await?;
+        let (partition, head) = self.find(requester, id).await?;
         self.refuse_parts(&head, &messages)?;
+        self.refuse_blocked(&partition, &head, &messages).await?;
         match inbox::send(&self.ledger, requester.tenant, id, &Command::Steer { messages }, key).await? {
             Delivery::Delivered => Ok((head, false)),
             Delivery::Repeated => Ok((head, true)),
             Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
+    }
+
+    /// Refuses messages that the input guard of a run refuses.
+    async fn refuse_blocked(
+        &self,
+        partition: &Partition,
+        head: &Head,
+        messages: &[Message],
+    ) -> Result<(), LookupError> {
+        let Some((place, pattern)) = blocked(messages) else { return Ok(()) };
+        let spec = self.ledger.spec(partition, &head.id).await?;
+        if spec.is_none_or(|spec| spec.guards.input != InputMode::Block) {
+            return Ok(());
+        }
+        tracing::warn!(run = %head.id, pattern = pattern.as_str(), message = place, blocked = true, "security.injection_detected");
+        Err(LookupError::InputBlocked { place, message: refusal(pattern) })
     }
 
     /// Refuses messages with parts that the model of a run does not take.

@@ -1,51 +1,12 @@
 //! Why the agent refuses or fails, one enum for each operation. `api::error` maps them to responses.
 
+mod field;
+
 use std::time::Duration;
 
+pub use self::field::Field;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{CallId, RunId, SessionId, Shortfall};
-
-/// A part of a request for a run. The endpoint knows the part's name on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field {
-    /// The model or agent.
-    Model,
-    /// A message, counted from 0.
-    Message(usize),
-    /// A part of a message, both counted from 0.
-    Part {
-        /// The message.
-        message: usize,
-        /// The part of it.
-        part: usize,
-    },
-    /// The session.
-    Session,
-    /// The name of a client's tool, counted from 0.
-    ClientToolName(usize),
-    /// The parameters of a client's tool, counted from 0.
-    ClientToolParameters(usize),
-    /// The client's tools.
-    ClientTools,
-    /// The server's tools.
-    Tools,
-    /// Which tool must be called first.
-    ToolChoice,
-    /// The most model calls.
-    MaxIterations,
-    /// The run's time.
-    Timeout,
-    /// The time of each tool call.
-    ToolTimeout,
-    /// The most tokens.
-    TokenBudget,
-    /// The most money.
-    CostBudget,
-    /// A member of a decision about a call, counted from 0.
-    Approval(usize, &'static str),
-    /// The member of this name.
-    Member(&'static str),
-}
 
 /// Why a run was not started or continued.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +69,14 @@ pub enum StartError {
     /// A cost budget is in force, and no price is known for the model.
     #[error("{0}")]
     PriceUnknown(String),
+    /// The input guard refuses a message.
+    #[error("{message}")]
+    InputBlocked {
+        /// The message's place, counted from 0.
+        place: usize,
+        /// Why.
+        message: String,
+    },
     /// The messages do not fit the model.
     #[error("{0}")]
     ContextLength(String),
@@ -312,6 +281,14 @@ pub enum LookupError {
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),
+    /// The input guard of the run refuses a message.
+    #[error("{message}")]
+    InputBlocked {
+        /// The message's place, counted from 0.
+        place: usize,
+        /// Why.
+        message: String,
+    },
     /// A part of a message is nothing that the run's model takes.
     #[error("{why}")]
     PartRefused {

@@ -62,7 +62,9 @@ pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
 pub use policies::Policies;
 pub use quotas::Quotas;
-pub use request::{ApprovalPatch, CallApproval, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch, RulesPatch};
+pub use request::{
+    ApprovalPatch, CallApproval, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch, RulesPatch,
+};
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;
 pub use requester::Requester;

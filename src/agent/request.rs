@@ -9,6 +9,7 @@ use crate::agent::request_memory::RequestMemory;
 use crate::agent::requester::Requester;
 use crate::types::approval::{ApprovalDecision, ApprovalMode};
 use crate::types::event::Decision;
+use crate::types::guard::InputMode;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::policy::Layer;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
@@ -65,6 +66,8 @@ pub struct NewRun {
     pub limits: LimitsPatch,
     /// Stricter rules than the agent's.
     pub rules: RulesPatch,
+    /// Stricter guards than the agent's.
+    pub guards: GuardsPatch,
     /// What happens at a limit; `None` for the agent's setting.
     pub on_limit: Option<OnLimit>,
     /// What happens when the session has a live run.
@@ -170,6 +173,17 @@ pub struct PromptPatch {
     pub prompt: Option<String>,
 }
 
+/// Guards that a request asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GuardsPatch {
+    /// What happens to messages that look like attempts to instruct the model in the operator's place.
+    pub input: Option<InputMode>,
+    /// The longest message of a user, in characters.
+    pub max_message_chars: Option<u32>,
+    /// The longest result of a tool, in bytes.
+    pub max_tool_result_bytes: Option<usize>,
+}
+
 impl NewRun {
     /// A request that brings nothing but decisions about calls of a waiting run.
     #[must_use]
@@ -210,6 +224,7 @@ impl NewRun {
             approval: ApprovalPatch::default(),
             limits: LimitsPatch::default(),
             rules: RulesPatch::default(),
+            guards: GuardsPatch::default(),
             on_limit: None,
             on_conflict: OnConflict::Reject,
             options,

@@ -19,7 +19,7 @@ use crate::api::wire::StreamEvent;
 use crate::api::wire::agent::approval::{Approvals, read_approvals};
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::openai_chat::completion::Completion;
-use crate::api::wire::openai_chat::request::ResponseShape;
+use crate::api::wire::openai_chat::shape::ResponseShape;
 
 /// Decides about tool calls of a run that waits for approvals, and answers like a completion: with what the run does once
 /// all of its calls are decided, or with those that are left.

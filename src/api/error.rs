@@ -126,6 +126,9 @@ fn path(field: Field) -> String {
         Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
         Field::TokenBudget => "agent.limits.token_budget".to_owned(),
         Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
+        Field::InputGuard => "agent.guards.input".to_owned(),
+        Field::MaxMessageChars => "agent.guards.max_message_chars".to_owned(),
+        Field::MaxToolResultBytes => "agent.guards.max_tool_result_bytes".to_owned(),
         Field::Approval(index, member) => format!("approvals[{index}].{member}"),
         Field::Member(name) => (*name).to_owned(),
     }
@@ -143,6 +146,9 @@ impl From<StartError> for ApiError {
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
+            StartError::InputBlocked { place, .. } => {
+                Self::new(ErrorCode::GuardrailBlocked, message).at(path(Field::Message(place)))
+            }
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded { short, .. } => {
                 let error = Self::new(ErrorCode::BudgetExceeded, message);
@@ -199,6 +205,9 @@ impl From<LookupError> for ApiError {
             LookupError::InboxFull(_) => Self::new(ErrorCode::InboxFull, message).at("messages").permanent(),
             LookupError::PartRefused { message: index, part, .. } => {
                 Self::invalid(path(Field::Part { message: index, part }), message)
+            }
+            LookupError::InputBlocked { place, .. } => {
+                Self::new(ErrorCode::GuardrailBlocked, message).at(path(Field::Message(place)))
             }
             LookupError::NotLive(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             LookupError::Claim(error) => error.into(),

@@ -18,7 +18,7 @@ use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
-use crate::types::guard::Guards;
+use crate::types::guard::{Guards, InputMode};
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::rules::LoopRules;
@@ -67,7 +67,7 @@ pub struct AgentConfig {
     pub policy: Arc<Layer>,
     /// How the calls are approved that a policy asks for.
     pub approval: ApprovalTerms,
-    /// What the answers and results of its runs are held to.
+    /// What the messages, answers and results of its runs are held to.
     pub guards: Arc<Guards>,
 }
 
@@ -96,6 +96,7 @@ impl AgentConfig {
         parent: Option<&Self>,
         upstreams: &[Upstream],
         known_tools: &KnownTools,
+        input_guard: InputMode,
     ) -> Self {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
@@ -123,14 +124,7 @@ impl AgentConfig {
         );
         let hedge_after = read_hedge_after(section, parent);
         let system = section.optional("system", "System prompt, put before the messages of every run.");
-        let tools = section.key(
-            "tools",
-            "Server-side tools that the model is offered; `*` matches any characters, and never `ask_user`.",
-            parent.map_or_else(|| offered(&known_tools.embedded), Self::tool_patterns),
-        );
-        if section.is_written("tools") {
-            refuse_unknown_tools(section, &tools, known_tools);
-        }
+        let tools = read_tools(section, parent, known_tools);
         let on_limit = read_on_limit(section, parent);
         Self {
             name: name.to_owned(),
@@ -147,13 +141,25 @@ impl AgentConfig {
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
             policy: read_policy(section, parent),
             approval: read_approval(section, parent),
-            guards: guard::read(section, parent.map(|parent| &*parent.guards)),
+            guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard),
         }
     }
 
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         patterns(&self.tools)
     }
+}
+
+fn read_tools(section: &mut Section<'_>, parent: Option<&AgentConfig>, known_tools: &KnownTools) -> Vec<ToolPattern> {
+    let tools = section.key(
+        "tools",
+        "Server-side tools that the model is offered; `*` matches any characters, and never `ask_user`.",
+        parent.map_or_else(|| offered(&known_tools.embedded), AgentConfig::tool_patterns),
+    );
+    if section.is_written("tools") {
+        refuse_unknown_tools(section, &tools, known_tools);
+    }
+    tools
 }
 
 fn read_policy(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Arc<Layer> {

@@ -1,4 +1,4 @@
-//! What guards an agent's runs: what is removed from answers, and bounds of results.
+//! What guards an agent's runs: guards of messages, what is removed from answers, bounds of results, and guardrails.
 
 use std::sync::Arc;
 
@@ -7,14 +7,43 @@ use toml::de::DeValue;
 
 use super::reader::Section;
 use super::value::{FromToml, Misread, Word, whole};
-use crate::types::guard::{Guards, MAX_RESULT_BYTES, OutputRules, ResultBounds, Sanitise};
+use crate::types::guard::{Guards, InputMode, MAX_RESULT_BYTES, OutputRules, ResultBounds, Sanitise};
 
-/// Reads what an agent's answers and results are held to.
-pub(super) fn read(section: &mut Section<'_>, parent: Option<&Guards>) -> Arc<Guards> {
-    let parent = parent.cloned().unwrap_or_default();
+/// Reads what happens to messages for agents of which nothing else is said.
+pub(super) fn read_input(section: &mut Section<'_>) -> InputMode {
+    section.key("input", "`input_guard` of all agents that say nothing else.", InputMode::default())
+}
+
+/// Reads what an agent's messages, answers and results are held to.
+pub(super) fn read(section: &mut Section<'_>, parent: Option<&Guards>, input: InputMode) -> Arc<Guards> {
+    let parent = parent.cloned().unwrap_or_else(|| Guards { input, ..Guards::default() });
+    let input = section.key(
+        "input_guard",
+        "What happens to a message that looks like an attempt to instruct the model in the operator's place \
+         ([guards](guards.md#messages)): `off` does not look, `log` and `warn` tell of it in the log and in an event, `block` \
+         refuses the request.",
+        parent.input,
+    );
     let output = read_output(section, parent.output);
-    let results = section.section("context", |context| read_results(context, parent.results));
-    Arc::new(Guards { output, results })
+    let (max_message_chars, results) = section.section("context", |context| {
+        let most = context.key(
+            "max_message_chars",
+            "Most characters of a message of a user. A longer one is cut, which the model is told.",
+            parent.max_message_chars,
+        );
+        (most, read_results(context, parent.results))
+    });
+    let guardrails = section.key(
+        "guardrails",
+        "Rules by which texts are judged, in order, each `{ name, on, kind, … }` ([guards](guards.md#guardrails)).",
+        parent.guardrails,
+    );
+    Arc::new(Guards { input, max_message_chars, output, results, guardrails })
+}
+
+impl Word for InputMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("log", Self::Log), ("warn", Self::Warn), ("block", Self::Block)];
 }
 
 fn read_output(section: &mut Section<'_>, parent: OutputRules) -> OutputRules {

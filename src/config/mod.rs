@@ -13,6 +13,7 @@ mod difference;
 mod egress;
 mod fallbacks;
 mod guard;
+mod guardrail;
 mod headers;
 mod hook;
 mod identity;

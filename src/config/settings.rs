@@ -13,6 +13,7 @@ use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::egress;
+use super::guard;
 use super::hook::HookConfig;
 use super::mcp::{self, McpServerConfig};
 use super::metrics::MetricsConfig;
@@ -180,8 +181,10 @@ impl Settings {
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
         let known_tools = known_tools(root, &mcp, options);
+        let input_guard = root.section("guard", guard::read_input);
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
-            let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
+            let agent =
+                AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools, input_guard);
             agents.insert(name.to_owned(), agent);
             Some(())
         });

@@ -6,11 +6,17 @@
 //! | file | guards |
 //! | --- | --- |
 //! | `code` | knows the code of Markdown, whose text is not touched |
+//! | `hold` | what a model says, while it streams, by its guardrails |
+//! | `input` | what persons and documents say |
 //! | `json` | follows a JSON value to its end |
 //! | `output` | what a model says, while it streams |
+//! | `rails` | texts, by the guardrails of an agent |
 //! | `result` | results of tools: what no model reads becomes a note of its size |
 
 pub mod code;
+pub mod hold;
+pub mod input;
 pub mod json;
 pub mod output;
+pub mod rails;
 pub mod result;

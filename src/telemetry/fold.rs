@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::guard::Guarded;
 use crate::types::hedge::{HedgeEnded, KeptCall};
 use crate::types::price::StepModel;
 use crate::types::tool::CallEnding;
@@ -48,6 +49,8 @@ pub enum Observation<'r> {
     ToolFinished { name: &'r str, outcome: &'r ToolOutcome },
     /// A budget is four fifths used.
     BudgetWarned(BudgetOwner),
+    /// A guard found something, or did something about it.
+    Guarded(&'r Guarded),
     /// The run waits for its client.
     Waits(StopReason),
     /// The run ended. `total_ms` is the time that it was under way.
@@ -159,6 +162,7 @@ impl RunFold {
                 Observation::Unconfirmed(*unconfirmed)
             }
             Event::BudgetWarning { owner, .. } => Observation::BudgetWarned(*owner),
+            Event::Guarded(guarded) => Observation::Guarded(guarded),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::StepCompleted { .. } => {
                 let began_ms = self.step_began_ms.take();

@@ -12,6 +12,7 @@ use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::conversation::{Part, joined};
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
+use crate::types::guard::Guarded;
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::hook::HookRan;
 use crate::types::outcome::{Outcome, StopReason};
@@ -106,6 +107,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Used::is_nothing")]
         unconfirmed: Used,
     },
+    /// A guard found something, or did something about it.
+    Guarded(Box<Guarded>),
     /// A budget is four fifths used.
     BudgetWarning { owner: BudgetOwner, kind: BudgetKind, used: u64, limit: u64 },
     /// Nothing stands against a call of a run whose calls are judged. Internal.
@@ -210,6 +213,7 @@ impl Event {
             | Self::HedgeStarted(_)
             | Self::HedgeEnded(_)
             | Self::StepDiscarded { .. }
+            | Self::Guarded(_)
             | Self::BudgetWarning { .. }
             | Self::ApprovalRequired(_)
             | Self::ApprovalResolved(_)
@@ -263,6 +267,9 @@ pub struct Leg {
     /// What the client should know about its request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What guards found in the messages, or did about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Guarded>,
 }
 
 /// What a request that continues a run asks for. The run keeps the settings that it began with; an endpoint that shows

@@ -67,6 +67,8 @@ pub enum StopReason {
     NoReply,
     /// The model's own length limit.
     Length,
+    /// What was said failed a guardrail.
+    Guardrail,
     /// The upstream's content filter held the answer, or the rest of it, back.
     ContentFilter,
     /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
@@ -119,6 +121,7 @@ impl StopReason {
             Self::Done => "done",
             Self::NoReply => "no_reply",
             Self::Length => "length",
+            Self::Guardrail => "guardrail",
             Self::ContentFilter => "content_filter",
             Self::MaxIterations => "max_iterations",
             Self::MaxToolCalls => "max_tool_calls",
@@ -154,6 +157,7 @@ impl StopReason {
         match self {
             Self::Done | Self::NoReply | Self::Length => RunStatus::Completed,
             Self::ContentFilter
+            | Self::Guardrail
             | Self::MaxIterations
             | Self::MaxToolCalls
             | Self::LoopGuard
@@ -185,6 +189,7 @@ impl StopReason {
             Self::TokenBudget => Some("The run stopped because a token budget has no room for another model call."),
             Self::CostBudget => Some("The run stopped because a cost budget has no room for another model call."),
             Self::Timeout => Some("The run stopped at its time limit before the answer was complete."),
+            Self::Guardrail => Some("A guardrail stopped the run."),
             Self::ContentFilter => Some("The upstream's content filter held the answer back."),
             Self::Done
             | Self::NoReply
@@ -226,6 +231,7 @@ impl StopReason {
             Self::Done
             | Self::NoReply
             | Self::Length
+            | Self::Guardrail
             | Self::ContentFilter
             | Self::MaxIterations
             | Self::MaxToolCalls

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::types::fallback::{CallTerms, Fallback};
-use crate::types::guard::Guards;
+use crate::types::guard::{GuardPoint, Guarded, Guards};
 use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
@@ -219,9 +219,12 @@ pub struct RunSpec {
     /// How long a model may say nothing before a second one is asked beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_after_ms: Option<u64>,
-    /// What its answers and results are held to.
+    /// What its messages, answers and results are held to.
     #[serde(default, skip_serializing_if = "Guards::is_standard")]
     pub guards: Arc<Guards>,
+    /// What guards found in its input, or did about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Guarded>,
     /// The hooks that it is subject to, in the order in which they are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<PinnedHook>,
@@ -256,7 +259,9 @@ impl RunSpec {
     /// Whether anything looks at its calls before they are made.
     #[must_use]
     pub fn judges_calls(&self) -> bool {
-        self.policy.is_some() || self.asks_hooks_at(HookPoint::BeforeTool)
+        self.policy.is_some()
+            || self.asks_hooks_at(HookPoint::BeforeTool)
+            || self.guards.judges(GuardPoint::ToolArguments)
     }
 
     /// What the plan of a call of its own model depends on.

@@ -6,6 +6,7 @@ use crate::agent::admission::approve::{self, Decided};
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::question::answered_in_words;
+use crate::agent::admission::screened::screened;
 use crate::agent::admission::{Admission, Started, rules, transcript, unsupported};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
@@ -194,14 +195,15 @@ impl Admission {
         unsupported::refuse(&*model, &Sampling::default(), &new.messages, &Conversation::default())?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
+        let decisions = decisions(new, &required);
+        let mut answers = answers(new, &required, &decisions, spec.session.is_some());
+        let guarded = screened(&mut answers, &spec.guards, new.answers_from)?;
         let account = self.limits.take_slot(spec, &generation.quotas).await?;
         self.aim_claim(claim, idle, account).await?;
         let number = idle.run().leg() + 1;
-        let decisions = decisions(new, &required);
-        let answers = answers(new, &required, &decisions, spec.session.is_some());
         let (asked, answers) = (Box::new(asked(new)), requested(&spec.id, number, answers));
         let claim = new.claim.as_ref().map(|claim| claim.name.clone());
-        Ok(Leg { number, claim, asked, answers, decisions, warnings: warnings(new, idle.run()) })
+        Ok(Leg { number, claim, asked, answers, decisions, warnings: warnings(new, idle.run()), guarded })
     }
 }
 
@@ -235,6 +237,15 @@ fn check_unchanged(new: &NewRun, spec: &RunSpec) -> Result<(), StartError> {
             differs(asked.max_tool_calls.map(u64::from), has.max_tool_calls.map(u64::from)),
         ),
         (Field::Member("agent"), !rules::hold(&spec.rules, &new.rules)),
+        (Field::InputGuard, new.guards.input.is_some_and(|input| input != spec.guards.input)),
+        (
+            Field::MaxMessageChars,
+            new.guards.max_message_chars.is_some_and(|chars| chars != spec.guards.max_message_chars),
+        ),
+        (
+            Field::MaxToolResultBytes,
+            new.guards.max_tool_result_bytes.is_some_and(|bytes| bytes != spec.guards.results.max_bytes),
+        ),
         (Field::Timeout, differs(asked.timeout_ms, Some(has.timeout_ms))),
         (Field::ToolTimeout, differs(asked.tool_timeout_ms, Some(has.tool_timeout_ms))),
         (Field::TokenBudget, differs(asked.token_budget, has.token_budget)),

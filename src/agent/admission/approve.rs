@@ -68,7 +68,15 @@ pub(super) fn leg(new: &NewRun, run: &Run) -> Leg {
     };
     let claim = new.claim.as_ref().map(|claim| claim.name.clone());
     let answers = requested(&spec.id, number, Vec::new());
-    Leg { number, claim, asked: Box::new(asked), answers, decisions: Vec::new(), warnings: Vec::new() }
+    Leg {
+        number,
+        claim,
+        asked: Box::new(asked),
+        answers,
+        decisions: Vec::new(),
+        warnings: Vec::new(),
+        guarded: Vec::new(),
+    }
 }
 
 /// What a decision is checked against.

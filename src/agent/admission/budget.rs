@@ -75,11 +75,13 @@ impl Admission {
 fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
     let mut run = Run::new(spec.clone());
     // Hooks at its start may refuse it, and cost nothing.
-    for event in [Event::RunStarted, Event::StartHooked] {
-        run.apply(&log::encode(&mut 0, now_ms(), event).0);
+    let told = spec.guarded.iter().map(|guarded| Event::Guarded(Box::new(guarded.clone())));
+    let mut seq = 0;
+    for event in [Event::RunStarted].into_iter().chain(told).chain([Event::StartHooked]) {
+        run.apply(&log::encode(&mut seq, now_ms(), event).0);
     }
     if let Step::Plan(text) = run.next_step() {
-        run.apply(&log::encode(&mut 1, now_ms(), Event::PlanCreated { step: 1, text }).0);
+        run.apply(&log::encode(&mut seq, now_ms(), Event::PlanCreated { step: 1, text }).0);
     }
     match run.next_step() {
         Step::CallModel { reserve, .. } => Ok(Some(budget::least(&run.terms(), reserve))),
@@ -89,6 +91,7 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         | Step::Plan(_)
         | Step::Reflect(_)
         | Step::ReportLoop(_)
+        | Step::TellGuarded(_)
         | Step::WarnBudget { .. }
         | Step::JudgeCalls(_)
         | Step::AskStartHooks

@@ -15,6 +15,7 @@ mod policy;
 mod price;
 mod question;
 mod rules;
+mod screened;
 mod select;
 mod specify;
 mod start;

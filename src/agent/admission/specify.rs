@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::{Admission, models, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
@@ -57,6 +58,7 @@ impl Admission {
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.policy, spec.hooks) = (policy, hooks);
+        spec.guarded = screened(&mut spec.input, &spec.guards, 0)?;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
@@ -142,8 +144,9 @@ fn pinned(
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
         rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
         hedge_after_ms: settings.hedge_after.map(millis),
-        guards: settings.guards.clone(),
+        guards: tightened(&settings.guards, new.guards)?,
         hooks: Vec::new(),
+        guarded: Vec::new(),
         options,
     })
 }

@@ -37,6 +37,7 @@ use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Watch};
 use crate::types::clock::now_ms;
 use crate::types::event::Reservation;
+use crate::types::guard::GuardPoint;
 use crate::types::pauses::Pauses;
 use crate::types::session::Session;
 use crate::types::{Conversation, Event, Record, RunSpec};
@@ -91,6 +92,7 @@ impl Candidate {
             && !lifecycle.is_handing_over()
             && !shares_budgets
             && !self.is_refused()
+            && !self.spec.guards.judges(GuardPoint::Input)
             && let Step::CallModel { step, reserve, closing: None } = log.run().next_step()
         {
             let model = log.run().unnamed_model().cloned();

@@ -6,6 +6,7 @@ pub(super) mod find_tools;
 pub(super) mod offer;
 pub mod recover;
 pub(super) mod request;
+pub mod screen;
 pub(super) mod search;
 pub mod selection;
 pub mod server_tools;

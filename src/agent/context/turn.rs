@@ -1,6 +1,7 @@
 //! What the model has said so far in one step, and the part of that which is not recorded yet.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,22 +10,27 @@ use crate::agent::context::filter::{TextFilter, has_calls};
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::{estimated_usage, whole_usage};
+use crate::guard::hold::Hold;
 use crate::guard::output::silence::is_silent;
 use crate::guard::output::thinking::Piece;
+use crate::guard::rails::failed;
 use crate::llm::{Delta, Model, ModelPart, Spent, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
+use crate::types::guard::{GuardPoint, Triggered};
 use crate::types::price::StepModel;
-use crate::types::{Event, RunId, TurnEnd, Usage};
+use crate::types::{Event, RunSpec, TurnEnd, Usage};
 
 /// What the model said in one step, until it is recorded.
 pub struct TurnBuffer {
     step: u32,
-    run: RunId,
     upstream: (String, String),
     calls_before: u16,
     /// What its text passes.
     filter: TextFilter,
+    /// What its text is held for, as guardrails may object to it.
+    hold: Option<Box<Hold>>,
+    spec: Arc<RunSpec>,
     /// Whether an answer may say that there is nothing to say, which is not shown.
     allows_no_reply: bool,
     /// Whether text is held until the turn is whole.
@@ -65,10 +71,11 @@ impl TurnBuffer {
         let rules = spec.guards.output.of_answer(spec.options.sampling.asks_for_json());
         Self {
             step,
-            run: spec.id.clone(),
             upstream: (called.upstream.clone(), called.model.clone()),
             calls_before: run.calls_minted(),
             filter: TextFilter::new(rules, (!closing).then_some(tools), model.written_calls()),
+            hold: Hold::new(&spec.guards.guardrails).map(Box::new),
+            spec: spec.clone(),
             allows_no_reply: rules.allow_no_reply,
             hold_text: spec.options.hide_intermediate_text,
             show_arguments: spec.options.stream_tool_arguments,
@@ -92,10 +99,12 @@ impl TurnBuffer {
             Delta::Text(text) => {
                 self.bytes += text.len();
                 let (parts, news, shows) = (&mut self.parts, &mut self.news, !self.hold_text);
+                let hold = &mut self.hold;
                 self.filter.push(text, |piece| match piece {
                     Piece::Text(text) => {
+                        let text = released(hold, text);
                         keep_text(parts, &text);
-                        if shows {
+                        if shows && !text.is_empty() {
                             emit(news, Event::TextDelta { step, text });
                         }
                     }
@@ -120,7 +129,7 @@ impl TurnBuffer {
                 self.bytes += delta.len();
                 if self.show_arguments {
                     let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
-                    let call_id = self.run.call(self.calls_before.saturating_add(number));
+                    let call_id = self.spec.id.call(self.calls_before.saturating_add(number));
                     emit(&mut self.news, Event::ToolArgumentsDelta { step, call_id, delta });
                 }
             }
@@ -128,7 +137,7 @@ impl TurnBuffer {
                 let (upstream, model) = self.upstream.clone();
                 self.pauses_until = Some(Instant::now() + delay);
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-                let run = &self.run;
+                let run = &self.spec.id;
                 tracing::warn!(%run, step, %upstream, %model, attempt, delay_ms, %cause, "a model call failed; trying again");
                 self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind, cause });
             }
@@ -194,42 +203,72 @@ impl TurnBuffer {
         }
     }
 
-    /// Ends the turn: it becomes what was shown of it, or what it writes as calls. What is left to show follows.
-    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, Vec<Event>) {
-        let (step, shows) = (self.step, !self.hold_text);
-        let mut rest = VecDeque::new();
+    /// Ends the turn: it becomes what was shown of it, or what it writes as calls. What is left to show follows, and the
+    /// guardrails that the text fails. If one of them ends the run, nothing is left of the turn but what was shown.
+    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, Vec<Event>, Vec<Triggered>) {
+        let (step, mut rest) = (self.step, VecDeque::new());
+        let (shows, hold) = (!self.hold_text, &mut self.hold);
         self.filter.finish(&mut turn, end, |piece| match piece {
-            Piece::Text(text) if shows => emit(&mut rest, Event::TextDelta { step, text }),
-            Piece::Text(_) => {}
+            Piece::Text(text) => {
+                let text = released(hold, text);
+                if shows && !text.is_empty() {
+                    emit(&mut rest, Event::TextDelta { step, text });
+                }
+            }
             Piece::Thinking(text) => emit(&mut rest, Event::ThinkingDelta { step, text }),
         });
+        let (left, triggered) = self.judge(&turn);
+        if triggered.iter().any(|triggered| triggered.tripwire) {
+            let shown = std::mem::take(&mut self.parts).into_iter().map(ModelPart::Part);
+            return (shown.collect(), Vec::new(), triggered);
+        }
+        if shows && !left.is_empty() {
+            emit(&mut rest, Event::TextDelta { step, text: left });
+        }
         if self.hold_text && !has_calls(&turn) {
             let text = said(&turn).into_owned();
             if !(text.is_empty() || self.allows_no_reply && is_silent(&text)) {
                 emit(&mut rest, Event::TextDelta { step, text });
             }
         }
-        (turn, rest.into())
+        (turn, rest.into(), triggered)
+    }
+
+    /// What is left to show of a turn that is whole, and which guardrails its text fails.
+    fn judge(&mut self, turn: &[ModelPart]) -> (String, Vec<Triggered>) {
+        let guards = &self.spec.guards;
+        if !guards.judges(GuardPoint::Output) {
+            return (String::new(), Vec::new());
+        }
+        let left = self.hold.as_deref_mut().map(Hold::finish).unwrap_or_default();
+        let text = said(turn);
+        let failed = failed(&guards.guardrails, GuardPoint::Output, &text);
+        (left, failed.map(|rail| Triggered::new(rail, self.step)).collect())
     }
 
     /// The turn as far as it came before it was interrupted, and what is left of it to show. Half-written calls are not part of
     /// it, unless as text. Once the answer had begun its usage is unknown: the upstream may have billed thinking that it does
     /// not show.
     pub fn take_partial(&mut self, reserve: Reservation, bound: Option<u64>, latency_ms: u64) -> (Turn, Vec<Event>) {
-        let (step, shows, parts) = (self.step, !self.hold_text, &mut self.parts);
+        let (step, shows) = (self.step, !self.hold_text);
+        let (parts, hold) = (&mut self.parts, &mut self.hold);
         let mut rest = VecDeque::new();
-        self.filter.finish(&mut Vec::new(), &TurnEnd::Interrupted, |piece| match piece {
-            Piece::Text(text) => {
-                keep_text(parts, &text);
-                if shows {
-                    emit(&mut rest, Event::TextDelta { step, text });
-                }
+        let show = |parts: &mut Vec<Part>, rest: &mut VecDeque<Event>, text: String| {
+            keep_text(parts, &text);
+            if shows && !text.is_empty() {
+                emit(rest, Event::TextDelta { step, text });
             }
+        };
+        self.filter.finish(&mut Vec::new(), &TurnEnd::Interrupted, |piece| match piece {
+            Piece::Text(text) => show(parts, &mut rest, released(hold, text)),
             Piece::Thinking(text) => {
                 keep_thinking(parts, &text);
                 emit(&mut rest, Event::ThinkingDelta { step, text });
             }
         });
+        // Nothing of what a guardrail objects to.
+        let left = hold.as_deref_mut().map(Hold::finish).unwrap_or_default();
+        show(parts, &mut rest, left);
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve, bound, self.bytes()),
             Spent::Input => estimated_usage(reserve, 0),
@@ -237,6 +276,14 @@ impl TurnBuffer {
         };
         let (parts, first_token_ms) = (std::mem::take(&mut self.parts), self.first_token_ms());
         (Turn { parts, usage, end: TurnEnd::Interrupted, latency_ms, first_token_ms }, rest.into())
+    }
+}
+
+/// What may be shown of a text that guardrails may object to.
+fn released(hold: &mut Option<Box<Hold>>, text: String) -> String {
+    match hold {
+        Some(hold) => hold.push(&text),
+        None => text,
     }
 }
 

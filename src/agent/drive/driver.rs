@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::agent::context::screen::screen;
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::guarded::tell;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
@@ -109,8 +111,10 @@ impl Driver {
             Command::Steer { messages } if !is_known => {
                 let run = &self.recorder.run().spec().id;
                 let origin = Origin::Steering { run: run.clone(), command: number };
-                let messages = messages.into_iter().map(|message| message.from(origin.clone())).collect();
+                let mut messages: Vec<_> = messages.into_iter().map(|message| message.from(origin.clone())).collect();
+                let told = screen(&mut messages, &self.recorder.run().spec().guards);
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages });
+                tell(&mut self.recorder, told);
             }
             Command::Steer { .. } | Command::Unreadable => {}
         }

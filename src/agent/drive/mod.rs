@@ -3,6 +3,8 @@
 //! Knows nothing of how the run got its driver, nor of the readers of its events.
 
 pub(super) mod driver;
+mod guarded;
+mod judge;
 pub(super) mod meter;
 pub(super) mod notices;
 pub mod recorder;

@@ -263,6 +263,7 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::ToolProgress { .. }
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)
+        | Event::Guarded(_)
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }
         | Event::StopAfterStep

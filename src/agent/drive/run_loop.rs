@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::guarded::tell;
 use crate::agent::drive::steps;
 use crate::agent::drive::steps::ask::output_bound;
 use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
@@ -60,6 +61,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
                 driver.recorder.queue(Event::ReflectionStarted { step, text });
             }
             Step::ReportLoop(finding) => report_loop(driver, finding),
+            Step::TellGuarded(told) => tell(&mut driver.recorder, told),
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
             Step::JudgeCalls(calls) => Box::pin(steps::admit::judge_calls(driver, calls)).await?,
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,

@@ -21,6 +21,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::HedgeEnded(_)
         | Event::TurnFinished { .. }
         | Event::StepDiscarded { .. }
+        | Event::Guarded(_)
         | Event::BudgetWarning { .. }
         | Event::CallAllowed { .. }
         | Event::ApprovalRequired(_)

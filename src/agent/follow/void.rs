@@ -58,6 +58,7 @@ impl Follower {
                     | Event::HedgeStarted(_)
                     | Event::HedgeEnded(_)
                     | Event::TurnFinished { .. }
+                    | Event::Guarded(_)
                     | Event::BudgetWarning { .. }
                     | Event::CallAllowed { .. }
                     | Event::ApprovalRequired(_)

@@ -57,6 +57,7 @@ impl Charges {
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
             | Event::HedgeStarted(_)
+            | Event::Guarded(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)

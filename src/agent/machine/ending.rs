@@ -3,12 +3,18 @@
 use super::{Run, budget};
 use crate::types::outcome::limit_message;
 use crate::types::price::{PriceOrigin, StepModel};
-use crate::types::report::Report;
+use crate::types::report::{Report, StepReport};
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, ErrorKind, Limits, Outcome, RunError, RunStatus, Shortfall, StopReason, Used};
 
 impl Run {
+    /// What is known of the newest model call that counted.
+    #[must_use]
+    pub fn last_step(&self) -> Option<&StepReport> {
+        self.report.steps.last()
+    }
+
     /// Everything that the run's last event says, if it ends now for `reason`.
     #[must_use]
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
@@ -112,6 +118,7 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         StopReason::LoopGuard => ErrorKind::LoopGuard,
         StopReason::Done
         | StopReason::NoReply
+        | StopReason::Guardrail
         | StopReason::Length
         | StopReason::ContentFilter
         | StopReason::ClientTools

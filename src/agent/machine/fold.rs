@@ -50,6 +50,7 @@ impl Run {
                 self.answer_bytes += text.len();
             }
             Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
+            Event::Guarded(guarded) => self.take_guarded(guarded),
             Event::BudgetWarning { owner: BudgetOwner::Run, kind, .. } => self.warned.push(*kind),
             Event::CallAllowed { call_id, arguments } => self.change(call_id, |open| open.allow(arguments.as_ref())),
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
@@ -147,6 +148,7 @@ impl Run {
     fn take_leg(&mut self, leg: Option<&Leg>) {
         let Some(leg) = leg else { return };
         self.leg = leg.number;
+        self.found.extend(&leg.guarded);
         self.leg_usage = Usage::default();
         self.claims.extend(leg.claim.clone());
         for warning in &leg.warnings {

@@ -12,7 +12,9 @@ mod elapsed;
 mod ending;
 mod fallback;
 mod fold;
+mod found;
 mod from_tools;
+mod guarded;
 mod hedge;
 mod hooks;
 mod json_mark;
@@ -30,6 +32,7 @@ use self::beside::Beside;
 use self::calls::OpenCall;
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
+use self::found::Found;
 use self::from_tools::FromTools;
 pub use self::hedge::{HedgePlan, HedgeTarget};
 use self::loop_guard::LoopGuard;
@@ -42,7 +45,7 @@ use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FallbackUsage;
 use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
-use crate::types::report::{Report, StepReport};
+use crate::types::report::Report;
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetStatus, Limits, Message, Record, RunStatus, Shortfall, StopReason, Usage, Used};
@@ -133,6 +136,8 @@ pub struct Run {
     start_hooked: bool,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
+    /// What guards found.
+    found: Found,
 }
 
 /// Why it is to stop.
@@ -176,6 +181,7 @@ impl Run {
             messages: spec.input.clone(),
             model: Arc::new(spec.step_model()),
             warnings: spec.warnings.clone(),
+            found: Found::of(&spec.guarded),
             spec,
             phase: Phase::NotStarted,
             step: 0,
@@ -349,12 +355,6 @@ impl Run {
 
     fn step_origin(&self) -> Origin {
         Origin::Step { run: self.spec.id.clone(), step: self.step }
-    }
-
-    /// What is known of the newest model call that counted.
-    #[must_use]
-    pub fn last_step(&self) -> Option<&StepReport> {
-        self.report.steps.last()
     }
 
     /// Whether calls of it waited for an approval and were decided, or their time ran out: then it needs no reader.

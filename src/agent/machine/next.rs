@@ -5,6 +5,7 @@ use super::{Lack, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::guard::output::silence::is_silent;
 use crate::types::event::{DiscardReason, Reservation};
+use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
@@ -38,6 +39,8 @@ pub enum Step {
     Reflect(String),
     /// Say that the run repeats itself.
     ReportLoop(LoopFinding),
+    /// Say what guards found in the request.
+    TellGuarded(Vec<Guarded>),
     /// Say that a budget is nearly used.
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
     /// Judge these calls before any of them is made.
@@ -72,6 +75,9 @@ impl Run {
             Phase::Ended(_) => Step::Done,
             Phase::NotStarted | Phase::HandedOver { waits: true } => {
                 self.stop_reason().map_or(Step::Done, Step::Finish)
+            }
+            Phase::Ready if self.found.untold().next().is_some() => {
+                Step::TellGuarded(self.found.untold().cloned().collect())
             }
             Phase::Ready => self.next_call(),
             Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),

@@ -58,6 +58,9 @@ impl Run {
     /// What its last turn says, unless that it has nothing to say, and what it asks the user; while it waits for approvals
     /// and its model said nothing, a sentence that tells so.
     pub(super) fn said_so_far(&self, reason: StopReason) -> String {
+        if reason == StopReason::Guardrail {
+            return self.tripped().unwrap_or_default();
+        }
         let said = if self.has_nothing_to_say() { String::new() } else { self.last_turn.text().into_owned() };
         if reason == StopReason::AskUser {
             let required = self.required_calls();

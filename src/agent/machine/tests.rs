@@ -55,6 +55,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         max_output_tokens: 8_192,
         hedge_after_ms: None,
         guards: Arc::default(),
+        guarded: Vec::new(),
         bounds_output: false,
         hides_content: false,
         rules: Arc::new(LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }),
@@ -181,7 +182,15 @@ fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
         max_output_tokens: None,
         options: options(),
     };
-    Leg { number: 1, claim: None, asked: Box::new(asked), answers, decisions, warnings: Vec::new() }
+    Leg {
+        number: 1,
+        claim: None,
+        asked: Box::new(asked),
+        answers,
+        decisions,
+        warnings: Vec::new(),
+        guarded: Vec::new(),
+    }
 }
 
 #[test]

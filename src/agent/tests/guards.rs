@@ -1,12 +1,29 @@
 //! What messages, answers and results of runs are held to.
 
+mod input;
+mod rails;
+
 use std::sync::Arc;
 
 use super::support::{Echo, Say, TestAgent, outcome, request, shown, watch};
+use crate::agent::NewRun;
 use crate::llm::openai::messages::joined;
-use crate::types::guard::{Guards, OutputRules, ResultBounds, Sanitise};
+use crate::types::guard::{Guarded, Guards, OutputRules, ResultBounds, Sanitise};
 use crate::types::sampling::{ResponseFormat, Sampling};
-use crate::types::{Effect, Event, Record, StopReason};
+use crate::types::{Effect, Event, Message, Record, Role, StopReason};
+
+fn saying(text: &str) -> NewRun {
+    NewRun { messages: vec![Message::text(Role::User, text)], ..request() }
+}
+
+/// What guards found.
+fn guarded(records: &[Record]) -> Vec<Guarded> {
+    let guarded = records.iter().filter_map(|record| match &record.event {
+        Event::Guarded(guarded) => Some((**guarded).clone()),
+        _ => None,
+    });
+    guarded.collect()
+}
 
 /// The results of a run's calls, and whether they were cut.
 fn results(records: &[Record]) -> Vec<(String, bool)> {

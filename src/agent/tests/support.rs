@@ -1,5 +1,6 @@
 //! A scripted model, an echo tool, and an agent made of them.
 
+mod echo;
 mod requests;
 mod scripted;
 
@@ -8,11 +9,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
 
+pub(super) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(super) use self::scripted::{Say, Scripted};
 use crate::agent::catalog::Upstream;
@@ -28,7 +27,7 @@ use crate::llm::health::breaker::BreakerPolicy;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::tools::{Registry, Tool};
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::Guards;
 use crate::types::rules::{LoopGuardRules, LoopRules};
@@ -52,54 +51,6 @@ pub(super) const RETENTION: Retention = Retention {
 /// When the models of a guarded agent are left alone.
 const BREAKER: BreakerPolicy =
     BreakerPolicy { failures: 5, window_ms: 30_000, cooldown_ms: 5_000, most_cooldown_ms: 120_000, retry_percent: 10 };
-
-/// Answers with its arguments, and keeps a journal.
-#[derive(Debug)]
-pub(super) struct Echo {
-    spec: ToolSpec,
-    pub(super) journal: Arc<Mutex<Vec<String>>>,
-    fences: Arc<Mutex<Vec<u64>>>,
-    /// A call needs a permit to end; `hang` has none.
-    permits: Arc<Semaphore>,
-}
-
-impl Echo {
-    pub(super) fn new(name: &str, effect: Effect, permits: usize) -> Self {
-        let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
-        let spec = ToolSpec {
-            name: name.into(),
-            description: "Says its arguments.".into(),
-            parameters: RawValue::from_string(parameters.into()).unwrap(),
-            effect,
-            timeout: None,
-            source: Source::Builtin,
-        };
-        Self { spec, journal: Arc::default(), fences: Arc::default(), permits: Arc::new(Semaphore::new(permits)) }
-    }
-}
-
-impl Echo {
-    /// The same tool, described and to be called otherwise.
-    pub(super) fn defined(mut self, description: &str, parameters: &str) -> Self {
-        self.spec.description = description.into();
-        self.spec.parameters = RawValue::from_string(parameters.into()).unwrap();
-        self
-    }
-}
-
-#[async_trait]
-impl Tool for Echo {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
-        self.fences.lock().push(context.fence);
-        self.journal.lock().push(arguments.get().to_owned());
-        let _permit = self.permits.acquire().await.unwrap();
-        Ok(ToolAnswer::text(arguments.get()))
-    }
-}
 
 /// An agent, which this is used as, and what it works with.
 #[derive(Clone)]

@@ -6,8 +6,19 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 7] =
-    ["EndOfHedge", "Ending", "Fallback", "Hedge", "HookEvent", "RequiredApproval", "ResolvedApproval"];
+const PARTS: [&str; 11] = [
+    "CallProgress",
+    "EndOfHedge",
+    "Ending",
+    "Fallback",
+    "FlaggedInput",
+    "Hedge",
+    "HookEvent",
+    "RequiredApproval",
+    "ResolvedApproval",
+    "TriggeredGuardrail",
+    "TruncatedInput",
+];
 
 /// Gives every variant of the events a name, and says by which member readers tell them apart. Generators of
 /// clients drop a union of nameless variants.

@@ -42,6 +42,7 @@ impl<'a> Said<'a> {
             | Event::HedgeEnded(_)
             | Event::TurnFinished { .. }
             | Event::StepDiscarded { .. }
+            | Event::Guarded(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)

@@ -38,6 +38,8 @@ error_codes! {
     MissingField,
     /// A member is not known, in an object that takes no unknown ones.
     UnknownField,
+    /// A guard refuses what the request says.
+    GuardrailBlocked,
     /// The conversation does not fit the model.
     ContextLength,
     /// The upstream says that the request is not valid.

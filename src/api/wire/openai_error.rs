@@ -57,6 +57,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::InvalidValue => (400, "invalid_request_error", "invalid_value"),
         ErrorCode::MissingField => (400, "invalid_request_error", "missing_field"),
         ErrorCode::UnknownField => (400, "invalid_request_error", "unknown_field"),
+        ErrorCode::GuardrailBlocked => (400, "invalid_request_error", "guardrail_blocked"),
         ErrorCode::ContextLength => (400, "invalid_request_error", "context_length_exceeded"),
         ErrorCode::RequestRejected => (400, "invalid_request_error", "request_rejected"),
         ErrorCode::IterationLimit => (400, "invalid_request_error", "max_iterations"),

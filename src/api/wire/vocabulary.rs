@@ -5,6 +5,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::approval::ApprovalMode;
+use crate::types::guard::InputMode;
 use crate::types::policy::Mode;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, RunStatus, StopReason};
@@ -42,7 +43,7 @@ vocabulary! {
     /// Where a run stands.
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
-    StopReasonText of StopReason: Done, NoReply, Length, ContentFilter, MaxIterations, MaxToolCalls, LoopGuard, TokenBudget, CostBudget,
+    StopReasonText of StopReason: Done, NoReply, Length, ContentFilter, Guardrail, MaxIterations, MaxToolCalls, LoopGuard, TokenBudget, CostBudget,
         Timeout, ClientTools, OutcomeAsked, AskUser, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
         StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
@@ -57,6 +58,8 @@ vocabulary! {
     ModeText of Mode: Allow, ReadOnly, WorkspaceWrite, AskWrites, Prompt, Deny;
     /// What a run does while a call needs an approval.
     ApprovalModeText of ApprovalMode: Pause, Wait, Deny;
+    /// What happens to a message that looks like an attempt to instruct the model in the operator's place.
+    InputModeText of InputMode: Off, Log, Warn, Block;
     /// What repeating a call of a tool would do.
     EffectText of Effect: Read, Idempotent, Write;
 }

@@ -73,6 +73,8 @@ fn the_default_agent_has_bounds() {
                 separate: false,
             },
             guards: Guards {
+                input: Warn,
+                max_message_chars: 32768,
                 output: OutputRules {
                     sanitise: Thinking,
                     allow_no_reply: false,
@@ -81,6 +83,7 @@ fn the_default_agent_has_bounds() {
                     max_bytes: 51200,
                     hex_run: 200,
                 },
+                guardrails: [],
             },
         },
     }

@@ -6,6 +6,7 @@
 mod bounds;
 mod declare;
 mod family;
+mod guards;
 mod hooks;
 mod http;
 mod mcp;

@@ -98,6 +98,7 @@ impl Meters {
             Observation::ToolFinished { name, outcome } => {
                 self.metrics.tools.of(name).finish(outcome, self.trace.as_ref());
             }
+            Observation::Guarded(guarded) => self.metrics.guards.count(guarded),
             Observation::BudgetWarned(owner) => drop(self.metrics.budget_warnings.of(&[owner.as_str()]).inc()),
             Observation::Waits(reason) => self.agent.wait(reason),
             Observation::Ended { reason, total_ms } => {

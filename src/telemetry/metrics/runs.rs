@@ -6,6 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::bounds::{DURATIONS, MOST_NAMES};
 use super::declare::Declarations;
 use super::family::{Family, Few, Histogram, Reserved, Spending};
+use super::guards::GuardMeters;
 use super::models::{ModelMeters, models};
 use super::names::Named;
 use crate::telemetry::fold::{ResumeCause, call_outcome};
@@ -109,6 +110,7 @@ pub(super) struct RunMetrics {
     pub(super) tenants: Named<TenantMeters>,
     pub(super) queue_wait: Histogram,
     pub(super) budget_warnings: Family<Counter>,
+    pub(super) guards: GuardMeters,
     pub(super) reserved_tokens: Gauge,
     pub(super) reserved_cost: Reserved,
 }
@@ -133,6 +135,7 @@ impl RunMetrics {
             tenants,
             queue_wait: queue_wait.of(&[]),
             budget_warnings,
+            guards: GuardMeters::declare(to),
             reserved_tokens: to
                 .gauge("reserved_tokens", "Tokens that this replica's model calls in flight have reserved of budgets."),
             reserved_cost: to.reserved("reserved_cost", "US dollars that these calls have reserved of budgets."),

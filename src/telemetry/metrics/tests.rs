@@ -57,6 +57,16 @@ fn every_declared_metric_is_written_under_its_name() {
     });
     hooks.delivered("h", Delivery::Delivered);
     hooks.matched("h", HookPoint::RunEnd);
+    all.runs.guards.count(&crate::types::guard::Guarded::Triggered(crate::types::guard::Triggered {
+        name: "g".into(),
+        on: crate::types::guard::GuardPoint::Output,
+        tripwire: false,
+        severity: crate::types::guard::Severity::Low,
+        reason: String::new(),
+        step: 1,
+        message: None,
+        call_id: None,
+    }));
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

@@ -6,6 +6,7 @@ use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::guard::{Guarded, Triggered};
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
@@ -173,6 +174,34 @@ pub(super) fn hedge_ended(ended: &HedgeEnded, at_ms: u64) -> Moment {
         moment.attributes.push(super::span::Attribute { name: names::ERROR_TYPE, value: error_word(*kind).into() });
     }
     moment
+}
+
+/// What a guard found or did, without what was said.
+pub(super) fn guarded(guarded: &Guarded, at_ms: u64) -> Moment {
+    match guarded {
+        Guarded::InputFlagged { message, pattern } => {
+            let attributes =
+                [("loopgate.message", u64::from(*message).into()), ("loopgate.pattern", pattern.as_str().into())];
+            Moment::new(event::INPUT_FLAGGED, at_ms, attributes)
+        }
+        Guarded::InputTruncated { message, chars, kept } => {
+            let attributes = [
+                ("loopgate.message", u64::from(*message).into()),
+                ("loopgate.chars", (*chars).into()),
+                ("loopgate.chars.kept", (*kept).into()),
+            ];
+            Moment::new(event::INPUT_TRUNCATED, at_ms, attributes)
+        }
+        Guarded::Triggered(Triggered { name, on, severity, tripwire, .. }) => {
+            let attributes = [
+                ("loopgate.guardrail.name", name.clone().into()),
+                ("loopgate.guardrail.on", on.as_str().into()),
+                ("loopgate.guardrail.severity", severity.as_str().into()),
+                ("loopgate.guardrail.tripwire", (*tripwire).into()),
+            ];
+            Moment::new(event::GUARDRAIL, at_ms, attributes)
+        }
+    }
 }
 
 /// A budget that is four fifths used.

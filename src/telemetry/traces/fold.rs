@@ -128,6 +128,7 @@ impl SpanFold {
             Event::BudgetWarning { owner, kind, used, limit } => {
                 self.root.add(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
             }
+            Event::Guarded(guarded) => self.root.add(describe::guarded(guarded, self.now_ms)),
             Event::ToolStarted { step, call, effect } => {
                 let (step, _) = self.go_on_with_step(*step);
                 self.calls.start((&self.subject, &mut self.room), step, call, *effect, self.now_ms);
@@ -151,9 +152,8 @@ impl SpanFold {
     }
 
     fn note_in_call(&mut self, moment: Moment) {
-        if let Some(span) = &mut self.model_call {
-            span.add(moment);
-        }
+        let Some(span) = &mut self.model_call else { return };
+        span.add(moment);
     }
 
     fn hand_off(&mut self) {

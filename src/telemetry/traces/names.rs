@@ -122,6 +122,12 @@ pub mod event {
     pub const PLAN: &str = "loopgate.plan";
     /// The model is asked how far it has come.
     pub const REFLECTION: &str = "loopgate.reflection";
+    /// A message looks like an attempt to instruct the model in the operator's place.
+    pub const INPUT_FLAGGED: &str = "loopgate.input_flagged";
+    /// A message was cut to size.
+    pub const INPUT_TRUNCATED: &str = "loopgate.input_truncated";
+    /// A text failed a guardrail.
+    pub const GUARDRAIL: &str = "loopgate.guardrail_triggered";
     /// The run is to stop.
     pub const STOP: &str = "loopgate.stop_requested";
     /// Commands of the inbox were applied.

@@ -63,6 +63,7 @@ fn of_run() -> impl Strategy<Value = Event> {
                 decisions: Vec::new(),
                 claim: None,
                 warnings: Vec::new(),
+                guarded: Vec::new(),
             }),
         }),
         Just(Event::HandedOff),
@@ -202,6 +203,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
+            | Event::Guarded(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::LoopGuardTriggered(_)

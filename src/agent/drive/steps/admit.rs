@@ -8,6 +8,7 @@
 use crate::agent::context::find_tools;
 use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::judge::judge_arguments;
 use crate::agent::drive::steps::dispatch::Checked;
 use crate::agent::drive::steps::hooks::{self, Consulted};
 use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
@@ -44,6 +45,10 @@ pub async fn judge_calls(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<()
         if let Some(interruption) = driver.signals.before_a_step() {
             return driver.handle_interruption(interruption);
         }
+        // A guardrail on the arguments of a call before this one may have ended the run.
+        if driver.recorder.run().is_stopping() {
+            return Ok(());
+        }
         let mut judged = call.clone();
         let Some(judgement) = judge(driver, &mut judged).await? else { return Ok(()) };
         record(driver, judgement, &call, judged);
@@ -67,6 +72,9 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
             Consulted::Answered(outcome) => return Ok(Some(Judgement::Answered(outcome))),
             Consulted::Interrupted => return Ok(None),
         }
+    }
+    if let Some(outcome) = judge_arguments(&mut driver.recorder, call) {
+        return Ok(Some(Judgement::Answered(outcome)));
     }
     Ok(Some(match (ask_policy(driver, call), hooks_ask) {
         (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), reason),

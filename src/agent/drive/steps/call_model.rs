@@ -4,6 +4,8 @@ use tokio::time::Instant;
 
 use crate::agent::context::turn::TurnBuffer;
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::guarded::tell;
+use crate::agent::drive::judge::judge_input;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::ask::{ask, output_bound};
 use crate::agent::drive::steps::begin::begin_step;
@@ -15,6 +17,7 @@ use crate::failpoint;
 use crate::llm::{ModelCall, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::guard::Guarded;
 use crate::types::{Event, StopReason, ToolCall, Usage, Used};
 
 /// Most calls of one turn.
@@ -31,6 +34,9 @@ pub async fn call_model(
         return driver.handle_interruption(interruption);
     }
     if closing.is_none() && fall_back::leave_refused(driver) {
+        return Ok(());
+    }
+    if closing.is_none() && !judge_input(&mut driver.recorder) {
         return Ok(());
     }
     driver.count_memory();
@@ -159,10 +165,11 @@ fn finish_turn(
     let bytes = buffer.bytes().max(turn.bytes());
     let usage = believable(driver, reserve, turn.usage, bytes)
         .unwrap_or_else(|| arrived_usage(reserve, output_bound(driver, reserve, closing), bytes));
-    let (parts, rest) = buffer.finish(turn.parts, &turn.end);
+    let (parts, rest, triggered) = buffer.finish(turn.parts, &turn.end);
     for event in rest {
         driver.recorder.queue(event);
     }
+    tell(&mut driver.recorder, triggered.into_iter().map(Guarded::Triggered));
     let run = driver.recorder.run();
     let minted = run.calls_minted();
     let mut number = 0;

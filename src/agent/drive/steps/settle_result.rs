@@ -4,6 +4,7 @@
 //! result of the server's own words, which [`Driver::finish_call`] records as it is.
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::judge::judge_result;
 use crate::agent::drive::steps::hooks;
 use crate::tools::fit::settle;
 use crate::types::conversation::Part;
@@ -26,10 +27,13 @@ pub(in crate::agent::drive) async fn settle_result(
     }
     tell_of_change(driver, call, &mut outcome);
     settle(&mut outcome, driver.recorder.run().result_bounds());
-    // Last of all, so that all before sees the failure itself.
-    let mut outcome = driver.recorder.run().spec().rules.tool_errors.settle(&call.name, outcome);
-    if outcome.failure.is_some() {
-        tell_of_change(driver, call, &mut outcome);
+    // What ends the run is no failure that the agent has another result for.
+    if !judge_result(&mut driver.recorder, call, &mut outcome) {
+        // Last of all, so that all before sees the failure itself.
+        outcome = driver.recorder.run().spec().rules.tool_errors.settle(&call.name, outcome);
+        if outcome.failure.is_some() {
+            tell_of_change(driver, call, &mut outcome);
+        }
     }
     driver.finish_call(call, outcome);
     Ok(())

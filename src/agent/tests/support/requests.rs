@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::agent::machine::tests::options;
-use crate::agent::{ApprovalPatch, LimitsPatch, NewRun, RulesPatch};
+use crate::agent::{ApprovalPatch, GuardsPatch, LimitsPatch, NewRun, RulesPatch};
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, RunOptions};
 use crate::types::{Message, Role, RunId, Tenant};
@@ -41,6 +41,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         approval: ApprovalPatch::default(),
         limits: LimitsPatch::default(),
         rules: RulesPatch::default(),
+        guards: GuardsPatch::default(),
         on_limit: None,
         on_conflict: OnConflict::Reject,
         options: options(),

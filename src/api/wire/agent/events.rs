@@ -12,14 +12,17 @@ use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::ending::Ending;
+use crate::api::wire::agent::guarded::{FlaggedInput, TriggeredGuardrail, TruncatedInput};
 use crate::api::wire::agent::hook::HookEvent;
 use crate::api::wire::agent::object::Arguments;
+use crate::api::wire::agent::progress::CallProgress;
 use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::DiscardReason;
+use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
@@ -81,6 +84,15 @@ pub enum NativeEvent<'a> {
     /// The step's text so far is void.
     #[serde(rename = "step.discarded")]
     StepDiscarded { seq: u64, step: u32, reason: &'static str },
+    /// A message looks like an attempt to instruct the model in the operator's place.
+    #[serde(rename = "input.flagged")]
+    InputFlagged(FlaggedInput),
+    /// A text failed a guardrail.
+    #[serde(rename = "guardrail.triggered")]
+    GuardrailTriggered(TriggeredGuardrail<'a>),
+    /// A message was longer than messages may be, and was cut.
+    #[serde(rename = "input.truncated")]
+    InputTruncated(TruncatedInput),
     /// A budget is four fifths used: tokens, or US dollars.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
@@ -126,18 +138,7 @@ pub enum NativeEvent<'a> {
     },
     /// A server-side tool tells how far it is.
     #[serde(rename = "tool.progress")]
-    ToolProgress {
-        seq: u64,
-        step: u32,
-        call_id: &'a str,
-        name: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        progress: Option<f64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        total: Option<f64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<&'a str>,
-    },
+    ToolProgress(CallProgress<'a>),
     /// A server-side tool ended.
     #[serde(rename = "tool.result")]
     ToolResult {
@@ -235,6 +236,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
                 cause,
             }
         }
+        Event::Guarded(guarded) => guarded_event(seq, guarded),
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
@@ -286,6 +288,18 @@ fn tool_call(seq: u64, step: u32, call: &ToolCall) -> NativeEvent<'_> {
     NativeEvent::ToolCall { seq, step, call_id: call.id.as_str(), name: &call.name, arguments }
 }
 
+fn guarded_event(seq: u64, guarded: &Guarded) -> NativeEvent<'_> {
+    match guarded {
+        Guarded::InputFlagged { message, pattern } => {
+            NativeEvent::InputFlagged(FlaggedInput::new(seq, *message, *pattern))
+        }
+        Guarded::InputTruncated { message, chars, kept } => {
+            NativeEvent::InputTruncated(TruncatedInput { seq, message: *message, chars: *chars, kept: *kept })
+        }
+        Guarded::Triggered(triggered) => NativeEvent::GuardrailTriggered(TriggeredGuardrail::new(seq, triggered)),
+    }
+}
+
 fn tool_progress<'a>(
     seq: u64,
     step: u32,
@@ -293,9 +307,7 @@ fn tool_progress<'a>(
     name: &'a str,
     progress: &'a ToolProgress,
 ) -> NativeEvent<'a> {
-    let ToolProgress { done, total, message } = progress;
-    let (progress, total, message) = (*done, *total, message.as_deref());
-    NativeEvent::ToolProgress { seq, step, call_id: call_id.as_str(), name, progress, total, message }
+    NativeEvent::ToolProgress(CallProgress::new(seq, step, call_id, name, progress))
 }
 
 fn tool_result<'a>(

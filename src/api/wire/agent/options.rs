@@ -3,14 +3,17 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::agent::LimitsPatch;
+use crate::agent::{GuardsPatch, LimitsPatch};
 use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
 use crate::api::wire::agent::rules::{LoopGuardOptions, PlanningOptions, ReflectionOptions, ToolErrorOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
-use crate::api::wire::vocabulary::{OnConflictText, OnDisconnectText, OnLimitText, OnUnknownOutcomeText};
+use crate::api::wire::vocabulary::{
+    InputModeText, OnConflictText, OnDisconnectText, OnLimitText, OnUnknownOutcomeText,
+};
 use crate::types::Micros;
+use crate::types::guard::{InputMode, ResultBounds};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 
 /// What Loopgate adds to OpenAI's request. An unknown field here is an error.
@@ -46,6 +49,9 @@ pub struct AgentOptions {
     /// Whether the model is asked from time to time how far it has come.
     #[schema(value_type = Option<ReflectionOptions>)]
     pub reflection: Option<JsonObject<ReflectionOptions>>,
+    /// Stricter guards than the agent's.
+    #[schema(value_type = Option<GuardOptions>)]
+    pub guards: Option<JsonObject<GuardOptions>>,
     /// What happens at a limit: `stop`, `synthesize` or `error`.
     #[schema(value_type = Option<OnLimitText>)]
     pub on_limit: Option<OnLimit>,
@@ -94,6 +100,37 @@ pub struct LimitOptions {
     /// Most money, in US dollars.
     #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub cost_budget_usd: Option<f64>,
+}
+
+/// Guards of one run; asking for less than the agent's is an error.
+#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuardOptions {
+    /// What happens to messages that look like attempts to instruct the model in the operator's place.
+    #[schema(value_type = Option<InputModeText>)]
+    pub input: Option<InputMode>,
+    /// Most characters of a message of a user.
+    #[schema(minimum = 1)]
+    pub max_message_chars: Option<u32>,
+    /// Most bytes that are kept of the result of a tool call.
+    #[schema(minimum = 1024)]
+    pub max_tool_result_bytes: Option<usize>,
+}
+
+impl GuardOptions {
+    /// The guards, each of which lets something pass.
+    pub fn check(self) -> Result<GuardsPatch, WireError> {
+        let Self { input, max_message_chars, max_tool_result_bytes } = self;
+        if max_message_chars == Some(0) {
+            let message = "must be above 0; leave it out for the agent's limit";
+            return Err(WireError::invalid("agent.guards.max_message_chars", message));
+        }
+        if max_tool_result_bytes.is_some_and(|bytes| bytes < ResultBounds::LEAST_BYTES) {
+            let message = format!("must be at least {}; leave it out for the agent's limit", ResultBounds::LEAST_BYTES);
+            return Err(WireError::invalid("agent.guards.max_tool_result_bytes", message));
+        }
+        Ok(GuardsPatch { input, max_message_chars, max_tool_result_bytes })
+    }
 }
 
 /// What a stream shows beside text.

@@ -96,7 +96,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         | StopReason::TokenBudget
         | StopReason::CostBudget
         | StopReason::Timeout => Some("length"),
-        StopReason::ContentFilter => Some("content_filter"),
+        StopReason::ContentFilter | StopReason::Guardrail => Some("content_filter"),
         StopReason::ClientTools | StopReason::OutcomeAsked => Some("tool_calls"),
         StopReason::ProviderError
         | StopReason::ContextLimit

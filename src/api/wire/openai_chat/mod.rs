@@ -4,6 +4,7 @@ pub mod completion;
 pub mod described;
 pub mod message;
 pub mod request;
+pub mod shape;
 pub mod stream;
 pub mod tool;
 mod unknown;

@@ -17,6 +17,7 @@ use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
+use crate::api::wire::openai_chat::shape::{ResponseShape, StreamOptions};
 use crate::api::wire::openai_chat::tool::read_offer;
 use crate::api::wire::openai_chat::unknown::read_unknown;
 use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
@@ -124,46 +125,6 @@ pub struct CompletionRequest<'a> {
     pub agent: Option<JsonObject<AgentOptions>>,
 }
 
-/// OpenAI's `stream_options`.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-pub struct StreamOptions {
-    /// Whether the chat endpoint's stream ends with a usage chunk.
-    pub include_usage: Option<bool>,
-}
-
-/// How the response is to be written.
-#[derive(Debug, Clone, Copy)]
-pub struct ResponseShape {
-    /// Server-sent events instead of one JSON object.
-    pub stream: bool,
-    /// What the stream shows beside text.
-    pub events: EventsMode,
-    /// Whether a chunk stream ends with a usage chunk.
-    pub include_usage: bool,
-    /// Whether the last event bears the report.
-    pub include_report: bool,
-    /// Whether to answer at once.
-    pub background: bool,
-}
-
-impl ResponseShape {
-    /// Whether what a model said can be taken back: no client reads it, or its reader is told.
-    fn can_void(self) -> bool {
-        !self.stream || self.events == EventsMode::Native || self.background
-    }
-
-    /// What the request asks for, and what is usual where it does not say.
-    fn asked(stream: Option<bool>, include_usage: Option<bool>, agent: &AgentOptions, events: EventsMode) -> Self {
-        Self {
-            stream: stream.unwrap_or(false),
-            events: agent.events.unwrap_or(events),
-            include_usage: include_usage.unwrap_or(false),
-            include_report: agent.include_report.unwrap_or(true),
-            background: agent.background.unwrap_or(false),
-        }
-    }
-}
-
 /// What came with the request beside its body.
 #[derive(Debug)]
 pub struct RequestContext {
@@ -207,8 +168,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
-    let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
-    let shape = ResponseShape::asked(request.stream, include_usage, &agent, context.default_events);
+    let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);
     let (session, run) = read_ids(&agent, &context)?;
     let raw = request.messages.ok_or_else(|| missing("messages"))?;
     let (system, messages) = split(check_messages(&raw, session.is_some() || run.is_some())?, session.is_some());
@@ -250,6 +210,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         approval,
         limits: agent.limits.unwrap_or_default().0.check()?,
         rules: rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection)?,
+        guards: agent.guards.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,

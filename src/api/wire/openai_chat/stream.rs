@@ -105,6 +105,7 @@ impl ChatChunks {
             | Event::HedgeStarted(_)
             | Event::HedgeEnded(_)
             | Event::StepDiscarded { .. }
+            | Event::Guarded(_)
             | Event::BudgetWarning { .. }
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)

@@ -1,0 +1,50 @@
+//! What guards found in what a client sent.
+
+use super::{Run, Stop};
+use crate::types::StopReason;
+use crate::types::guard::{GuardPoint, Guarded, Guards, Triggered};
+
+impl Run {
+    /// Notes what the log says now.
+    pub(super) fn take_guarded(&mut self, guarded: &Guarded) {
+        self.found.take_told(guarded);
+        match guarded {
+            Guarded::InputTruncated { message, chars, kept } => self.warnings.push(format!(
+                "message_truncated: messages[{message}] had {chars} characters; the model was given the first {kept} of them"
+            )),
+            Guarded::InputFlagged { .. } => {}
+            Guarded::Triggered(triggered) => {
+                if triggered.tripwire && self.stop.is_none() {
+                    self.stop = Some(Box::new(Stop { reason: StopReason::Guardrail, error: None, short: None }));
+                }
+                self.found.push(triggered);
+            }
+        }
+    }
+
+    /// What it is held to.
+    #[must_use]
+    pub fn guards(&self) -> &Guards {
+        &self.spec.guards
+    }
+
+    /// Whether the log says already that this message fails this guardrail.
+    #[must_use]
+    pub fn has_triggered(&self, name: &str, message: u32) -> bool {
+        let is_it =
+            |known: &Triggered| known.on == GuardPoint::Input && known.name == name && known.message == Some(message);
+        self.found.triggered().any(is_it)
+    }
+
+    /// Which guardrail ended the run, and why, in a sentence.
+    pub(super) fn tripped(&self) -> Option<String> {
+        let tripped = self.found.triggered().find(|triggered| triggered.tripwire)?;
+        let what = match tripped.on {
+            GuardPoint::Input => "a message of the user",
+            GuardPoint::Output => "the answer",
+            GuardPoint::ToolArguments => "the arguments of a tool call",
+            GuardPoint::ToolResult => "the result of a tool call",
+        };
+        Some(format!("The guardrail {:?} stopped the run because of {what}: {}.", tripped.name, tripped.reason))
+    }
+}

@@ -1,0 +1,81 @@
+//! Guardrails of an agent: what fails them, and what that ends.
+
+use super::super::support::{Say, TestAgent, outcome, request, shown, watch};
+use super::{guarded, results, saying};
+use crate::types::guard::{GuardPoint, Guarded, Guardrail, GuardrailRule, Guards, Severity};
+use crate::types::{Record, StopReason};
+
+fn rail(on: GuardPoint, pattern: &str, tripwire: bool) -> Guardrail {
+    let rule = GuardrailRule::Regex { pattern: pattern.into() };
+    Guardrail { name: "no-secrets".into(), on, rule, tripwire, severity: Severity::High }
+}
+
+fn railed(on: GuardPoint, pattern: &str, tripwire: bool) -> Guards {
+    Guards { guardrails: vec![rail(on, pattern, tripwire)], ..Guards::default() }
+}
+
+fn triggered(records: &[Record]) -> Vec<(String, bool)> {
+    let triggered = guarded(records).into_iter().filter_map(|guarded| match guarded {
+        Guarded::Triggered(triggered) => Some((triggered.on.as_str().to_owned(), triggered.tripwire)),
+        _ => None,
+    });
+    triggered.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tripwire_on_the_input_ends_the_run_before_the_model_is_asked() {
+    let agent =
+        TestAgent::builder().turns(vec![Say::Text(&["ok"])]).guards(railed(GuardPoint::Input, "secret", true)).begin();
+    let records = watch(agent.start(saying("my secret"), None).await.unwrap()).await;
+    let outcome = outcome(&records);
+    assert_eq!((outcome.reason, triggered(&records)), (StopReason::Guardrail, vec![("input".to_owned(), true)]));
+    assert!(outcome.output_text.starts_with("The guardrail \"no-secrets\" stopped the run"), "{}", outcome.output_text);
+    assert!(agent.model.requests.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guardrail_without_a_tripwire_tells_once_and_the_run_goes_on() {
+    let turns = vec![Say::Calls("", vec![("echo", "{}")]), Say::Text(&["ok"])];
+    let agent = TestAgent::builder().turns(turns).guards(railed(GuardPoint::Input, "secret", false)).begin();
+    let records = watch(agent.start(saying("my secret"), None).await.unwrap()).await;
+    assert_eq!((outcome(&records).reason, triggered(&records).len()), (StopReason::Done, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_what_fails_is_shown_or_kept_of_an_answer() {
+    const SAID: &[&str] = &[
+        "The card is 4111",
+        "111111111111 and more text follows here, ",
+        "enough for it to be shown if it were not held",
+    ];
+    for pattern in [r"\b\d{16}\b", r"\d{16}.*"] {
+        let agent =
+            TestAgent::builder().turns(vec![Say::Text(SAID)]).guards(railed(GuardPoint::Output, pattern, true)).begin();
+        let records = watch(agent.start(request(), None).await.unwrap()).await;
+        let outcome = outcome(&records);
+        assert_eq!((outcome.reason, triggered(&records)), (StopReason::Guardrail, vec![("output".to_owned(), true)]));
+        let log = serde_json::to_string(&records).unwrap();
+        assert!(!shown(&records).contains("4111") && !log.contains("4111"), "{log}");
+        assert!(outcome.usage.total() == 15, "the call is charged as it was");
+    }
+    let agent =
+        TestAgent::builder().turns(vec![Say::Text(SAID)]).guards(railed(GuardPoint::Output, "[0-9]{20}", true)).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
+    assert_eq!((shown(&records), outcome(&records).output_text), (SAID.concat(), SAID.concat()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_arguments_fail_is_not_made_and_a_result_that_fails_is_withheld() {
+    for (point, result, made) in [
+        (GuardPoint::ToolArguments, "The call was not made", 0),
+        (GuardPoint::ToolResult, "The result was withheld", 1),
+    ] {
+        let turns = vec![Say::Calls("", vec![("echo", r#"{"n":13}"#), ("save", r#"{"n":2}"#)]), Say::Text(&["ok"])];
+        let agent = TestAgent::builder().turns(turns).guards(railed(point, "13", true)).begin();
+        let records = watch(agent.start(request(), None).await.unwrap()).await;
+        assert_eq!((outcome(&records).reason, triggered(&records).len()), (StopReason::Guardrail, 1));
+        let results = results(&records);
+        assert!(results.len() == 2 && results.iter().any(|(text, _)| text.starts_with(result)), "{results:?}");
+        assert_eq!(agent.journal.lock().len(), made, "{point:?}");
+    }
+}

@@ -1,0 +1,52 @@
+//! How the response to a request is to be written.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::wire::agent::options::{AgentOptions, EventsMode};
+use crate::api::wire::json_object::JsonObject;
+
+/// OpenAI's `stream_options`.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct StreamOptions {
+    /// Whether the chat endpoint's stream ends with a usage chunk.
+    pub include_usage: Option<bool>,
+}
+
+/// How the response is to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseShape {
+    /// Server-sent events instead of one JSON object.
+    pub stream: bool,
+    /// What the stream shows beside text.
+    pub events: EventsMode,
+    /// Whether a chunk stream ends with a usage chunk.
+    pub include_usage: bool,
+    /// Whether the last event bears the report.
+    pub include_report: bool,
+    /// Whether to answer at once.
+    pub background: bool,
+}
+
+impl ResponseShape {
+    /// Whether what a model said can be taken back: no client reads it, or its reader is told.
+    pub(super) fn can_void(self) -> bool {
+        !self.stream || self.events == EventsMode::Native || self.background
+    }
+
+    /// What the request asks for, and what is usual where it does not say.
+    pub(super) fn asked(
+        stream: Option<bool>,
+        options: Option<JsonObject<StreamOptions>>,
+        agent: &AgentOptions,
+        events: EventsMode,
+    ) -> Self {
+        Self {
+            stream: stream.unwrap_or(false),
+            events: agent.events.unwrap_or(events),
+            include_usage: options.and_then(|options| options.0.include_usage).unwrap_or(false),
+            include_report: agent.include_report.unwrap_or(true),
+            background: agent.background.unwrap_or(false),
+        }
+    }
+}

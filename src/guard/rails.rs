@@ -1,0 +1,77 @@
+//! Judges a text by guardrails that need nothing but the text.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
+use regex::{Regex, RegexBuilder};
+
+use crate::types::guard::{GuardPoint, Guardrail, GuardrailRule, MAX_COMPILED};
+
+/// Most expressions that are kept compiled.
+const MAX_KEPT: usize = 1_024;
+
+/// Compiled expressions, as runs name them.
+static COMPILED: LazyLock<RwLock<HashMap<String, Regex>>> = LazyLock::new(RwLock::default);
+
+/// The guardrails of `point` that a text fails, in their order.
+pub fn failed<'g>(
+    guardrails: &'g [Guardrail],
+    point: GuardPoint,
+    text: &'g str,
+) -> impl Iterator<Item = &'g Guardrail> {
+    guardrails.iter().filter(move |rail| rail.on == point && fails(rail, text))
+}
+
+/// Whether a text fails a guardrail.
+fn fails(rail: &Guardrail, text: &str) -> bool {
+    match &rail.rule {
+        // An expression that was accepted once compiles.
+        GuardrailRule::Regex { pattern } => compiled(pattern).is_ok_and(|regex| regex.is_match(text)),
+        GuardrailRule::MaxLength { chars } => {
+            let most = usize::try_from(*chars).unwrap_or(usize::MAX);
+            text.len() > most && text.chars().nth(most).is_some()
+        }
+    }
+}
+
+/// The expression, or what is wrong with it.
+pub fn compiled(pattern: &str) -> Result<Regex, String> {
+    if let Some(known) = COMPILED.read().get(pattern) {
+        return Ok(known.clone());
+    }
+    let regex = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build().map_err(|error| error.to_string())?;
+    let mut kept = COMPILED.write();
+    if kept.len() >= MAX_KEPT {
+        kept.clear();
+    }
+    kept.insert(pattern.to_owned(), regex.clone());
+    Ok(regex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::guard::Severity;
+
+    fn rail(name: &str, on: GuardPoint, rule: GuardrailRule) -> Guardrail {
+        Guardrail { name: name.into(), on, rule, tripwire: true, severity: Severity::High }
+    }
+
+    #[test]
+    fn a_text_fails_the_guardrails_of_its_point_that_it_breaks() {
+        let cards = GuardrailRule::Regex { pattern: r"\b\d{16}\b".into() };
+        let rails = [
+            rail("cards", GuardPoint::Output, cards.clone()),
+            rail("short", GuardPoint::Output, GuardrailRule::MaxLength { chars: 20 }),
+            rail("elsewhere", GuardPoint::Input, cards),
+        ];
+        let names =
+            |text: &str| failed(&rails, GuardPoint::Output, text).map(|rail| rail.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names("4111111111111111"), ["cards"]);
+        assert_eq!(names("41111111111111112"), [""; 0]);
+        assert_eq!(names("no more than twenty."), [""; 0]);
+        assert_eq!(names("é 4111111111111111 is long"), ["cards", "short"]);
+        assert!(compiled("(").is_err() && compiled(r"\w{9999}{9}").is_err());
+    }
+}
