@@ -65,6 +65,30 @@ async fn nothing_of_what_fails_is_shown_or_kept_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_shows_what_was_held_unless_it_fails() {
+    const BEFORE: &str = "A text of more than a hundred and twenty-eight bytes, so that the beginning of it is shown while \
+                          the end of it is held: the number is ";
+    for (number, is_shown) in [("4111111111111111", false), ("4111", true)] {
+        let turns = vec![Say::Stall(if is_shown { &[BEFORE, "4111"] } else { &[BEFORE, "4111111111111111"] })];
+        let guards = railed(GuardPoint::Output, r"\b\d{16}\b", true);
+        let agent = TestAgent::builder().turns(turns).guards(guards).begin();
+        let mut started = agent.start(request(), None).await.unwrap();
+        let (tenant, run) = (request().tenant, started.head.id.clone());
+        let mut records: Vec<Record> = Vec::new();
+        while shown(&records).is_empty() {
+            let page = started.follower.next().await.unwrap().unwrap();
+            records.extend(page.into_iter().map(|record| (*record).clone()));
+        }
+        agent.runs().cancel(&tenant, &run).await.unwrap();
+        let rest = watch(started).await;
+        let said = outcome(&rest);
+        let all = shown(&records) + &shown(&rest);
+        assert_eq!((said.reason, said.output_text.as_str()), (StopReason::Cancelled, all.as_str()));
+        assert_eq!((all.contains(number), BEFORE.starts_with(all.trim_end_matches(number))), (is_shown, true), "{all}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_whose_arguments_fail_is_not_made_and_a_result_that_fails_is_withheld() {
     for (point, result, made) in [
         (GuardPoint::ToolArguments, "The call was not made", 0),
