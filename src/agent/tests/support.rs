@@ -106,7 +106,7 @@ pub(super) struct TestAgentBuilder {
     hooks: Vec<HookConfig>,
     retention: Option<Retention>,
     approval: ApprovalTerms,
-    guards: Guards,
+    guards: Option<Guards>,
 }
 
 impl TestAgentBuilder {
@@ -117,7 +117,7 @@ impl TestAgentBuilder {
 
     /// What its runs are held to.
     pub(super) fn guards(self, guards: Guards) -> Self {
-        Self { guards, ..self }
+        Self { guards: Some(guards), ..self }
     }
 
     /// Its store, which others may hold too.
@@ -206,7 +206,7 @@ impl TestAgentBuilder {
         let generation = Generation {
             catalog: with_spares(
                 guarded("scripted", &model),
-                ((None, self.hedge_after, self.approval), (self.rules.unwrap_or_else(unguarded), self.guards)),
+                ((None, self.hedge_after, self.approval), (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut))),
                 behind.into_iter().zip(configs),
             ),
             health: health.clone(),
@@ -232,6 +232,11 @@ impl TestAgentBuilder {
 /// One agent, which may use all tools and asks this model.
 pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
     instructed(model, None)
+}
+
+/// Guards by which no message is too long, as tests fill models and memory with single ones.
+fn uncut() -> Guards {
+    Guards { max_message_chars: u32::MAX, ..Guards::default() }
 }
 
 /// The same agent with these instructions.
