@@ -31,7 +31,8 @@ async fn of_a_bad_day() -> String {
     upstream.otherwise(Reply::plain("").stall());
     let tools = ToolServer::start([Reply::status(500), Reply::status(200).headless().reset()]).await;
     let config = format!(
-        "{}{}[agents.default]\ntools = [\"put\"]\n[server]\nrun_memory = \"1MiB\"\ndrain_delay = \"0s\"\n",
+        "{}{}[agents.default]\ntools = [\"put\"]\ncontext = {{ max_message_chars = 1_000_000 }}\n[server]\nrun_memory = \"1MiB\"\n\
+         drain_delay = \"0s\"\n",
         upstream.config(),
         tools.config("put", "write")
     );

@@ -359,7 +359,8 @@ async fn a_caller_that_reads_nothing_takes_little_memory_and_delays_no_other_cal
 async fn a_run_that_finds_no_memory_is_refused_and_can_be_sent_again() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::plain("").stall());
-    let server = TestServer::start(&config(&upstream, "run_memory = \"1MiB\"")).await;
+    let agent = "\n[agents.default.context]\nmax_message_chars = 1_000_000\n";
+    let server = TestServer::start(&(config(&upstream, "run_memory = \"1MiB\"") + agent)).await;
     let messages = json!([{"role": "user", "content": "x".repeat(250 << 10)}]);
     let large = json!({"model": "test", "messages": messages, "agent": {"background": true}});
     let first = server.post("/v1/agent/completions", &large).await.ok();

@@ -206,7 +206,10 @@ impl TestAgentBuilder {
         let generation = Generation {
             catalog: with_spares(
                 guarded("scripted", &model),
-                ((None, self.hedge_after, self.approval), (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut))),
+                (
+                    (None, self.hedge_after, self.approval),
+                    (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut)),
+                ),
                 behind.into_iter().zip(configs),
             ),
             health: health.clone(),

@@ -79,7 +79,8 @@ impl TestServices {
 
     /// The same, where the key has these limits.
     pub(crate) fn config_under(&self, limits: &str) -> String {
-        let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
+        let agent =
+            "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\ncontext = { max_message_chars = 10_000_000 }\n";
         let key = format!("[keys.clients]\nkey_sha256 = \"{KEY_HASH}\"\n{limits}");
         // The clients' key may not read the metrics, which tests read too.
         let metrics = "[metrics]\nopen = true\n";

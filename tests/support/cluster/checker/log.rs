@@ -153,7 +153,8 @@ impl Log {
         let number = if is_text { &data["loopgate"]["step"] } else { &data["step"] }.as_u64();
         let open = self.steps.last_mut().filter(|step| step.end == StepEnd::Open);
         match (event.name.as_str(), number, open) {
-            ("run.started", None, None) | ("budget.warning", _, _) => {}
+            ("run.started", None, None) | ("budget.warning", _, _) | ("input.flagged" | "input.truncated", None, _) => {
+            }
             ("run.resumed", None, open) => {
                 self.resumed += 1;
                 for call in open.into_iter().flat_map(|step| &mut step.calls) {
