@@ -96,7 +96,7 @@ pub enum OnUnknownOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
     /// Which tool must be called first; what follows is the model's choice.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub tool_choice: ToolChoice,
     /// How the model is to answer.
     #[serde(default)]
@@ -104,14 +104,18 @@ pub struct RunOptions {
     /// Whether several calls of one turn may run at once.
     pub parallel_tool_calls: bool,
     /// See [`OnDisconnect`].
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_disconnect: OnDisconnect,
     /// See [`OnUnknownOutcome`].
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_unknown_outcome: OnUnknownOutcome,
     /// How long a run outlives its last reader.
     pub reconnect_grace_ms: u64,
     /// Whether a step's text is held until it is known to be the last.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hide_intermediate_text: bool,
     /// Whether arguments are shown as the model writes them.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stream_tool_arguments: bool,
     /// How many steps may be voided because the model's stream broke after text went out.
     pub max_discards: u32,
@@ -137,6 +141,7 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_name: Option<String>,
     /// The conversation that it continues and extends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Whether the run is concurrent: it runs at the same time as the session's other runs and never holds the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -158,8 +163,10 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<Fallback>,
     /// Instructions for this run only, ahead of the history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub system: Vec<Message>,
     /// How many of the session's messages precede this run's.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub history_len: u64,
     /// This run's own new messages.
     pub input: Vec<Message>,
@@ -176,6 +183,7 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_tools: Vec<Arc<ToolDefinition>>,
     /// The client's own tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<Arc<ToolDefinition>>,
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,6 +205,7 @@ pub struct RunSpec {
     /// Most output tokens that are reserved for one model call.
     pub max_output_tokens: u64,
     /// Whether the request bounds the output, so that the upstream is to be told.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub bounds_output: bool,
     /// The run's bounds.
     pub limits: Limits,
@@ -212,6 +221,7 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// See [`OnLimit`].
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_limit: OnLimit,
     /// How its loop treats what goes wrong in it.
     #[serde(default, skip_serializing_if = "LoopRules::are_default")]
