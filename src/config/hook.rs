@@ -21,7 +21,7 @@ use crate::types::pattern::matches;
 /// Most time for one attempt: a run waits for it, or a place for sending messages is taken.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most time for which a message is sent again.
-const LONGEST_RETRIES: Duration = Duration::from_secs(7 * 86_400);
+pub const LONGEST_RETRIES: Duration = Duration::from_secs(7 * 86_400);
 
 /// A hook.
 #[derive(Debug, Clone, PartialEq)]

@@ -62,7 +62,7 @@ pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITE
 pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
-pub use hook::{HookAction, HookCommand, HookConfig, SigningSecret, Webhook};
+pub use hook::{HookAction, HookCommand, HookConfig, LONGEST_RETRIES, SigningSecret, Webhook};
 pub use identity::{Identity, SentIdentity};
 pub use mcp::{
     CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, McpAccess, McpCommand, McpEffects, McpEndpoint,

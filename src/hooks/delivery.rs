@@ -54,14 +54,18 @@ impl GivenUp {
 impl Progress {
     /// Whether another attempt may be made now, or why the message is given up.
     pub fn may_go_on(self, now_ms: u64, retry_for: Duration) -> Result<(), GivenUp> {
-        // The first attempt is made however late it is: it may be that no replica was there.
-        let is_old = u128::from(now_ms.saturating_sub(self.written_ms)) > retry_for.as_millis();
         match self.attempts {
+            // The first attempt is made however late it is: it may be that no replica was there.
             0 => Ok(()),
             MOST_ATTEMPTS.. => Err(GivenUp::TooOften),
-            _ if is_old => Err(GivenUp::TooOld),
-            _ => Ok(()),
+            _ => self.is_worth_keeping(now_ms, retry_for),
         }
+    }
+
+    /// Whether the message is young enough to be kept for one that can send it, or why it is given up.
+    pub fn is_worth_keeping(self, now_ms: u64, retry_for: Duration) -> Result<(), GivenUp> {
+        let is_old = u128::from(now_ms.saturating_sub(self.written_ms)) > retry_for.as_millis();
+        if is_old { Err(GivenUp::TooOld) } else { Ok(()) }
     }
 
     /// How long to wait for the next attempt after the one that begins now, which may take `timeout`.

@@ -7,8 +7,8 @@
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::outbox::KeptMessage;
 use crate::agent::machine::Run;
-use crate::agent::outbox::{Outbox, UNKNOWN_HOOK};
-use crate::config::HookAction;
+use crate::agent::outbox::Outbox;
+use crate::config::{HookAction, LONGEST_RETRIES};
 use crate::hooks::delivery::{About, message_id};
 use crate::hooks::{Budget, Call, CallAnswer, Ended, Hook, Hooks, Message, What, Whose};
 use crate::store::{Tx, Write};
@@ -78,14 +78,14 @@ impl Notices {
             forget_unmade(&mut notices, record);
             notices.extend(self.notices(run, record));
         }
-        if notices.is_empty() {
-            return None;
-        }
+        // The first of them in the store stands for all in the entry that leads to them.
+        let first = notices.iter().map(|notice| (notice.seq, &notice.message.id)).min()?.1;
+        let due = Due::message(run.spec(), now_ms, first);
         for Notice { message, .. } in &mut notices {
             // By the clock of the store, which all replicas go by.
             (message.written_ms, message.next_ms) = (now_ms, now_ms);
         }
-        Some(Departing { notices, due: Due::message(run.spec(), now_ms) })
+        Some(Departing { notices, due })
     }
 
     /// What could not be stored is stored with the next commit; but for the messages about `newest` events, which did not
@@ -157,7 +157,7 @@ impl Notices {
                     next_ms: record.at_ms,
                 };
                 let call = what.call().filter(|_| point == HookPoint::BeforeTool).map(|call| call.id.clone());
-                let retry_for = hook.map_or(UNKNOWN_HOOK.0, |hook| hook.config().retry_for);
+                let retry_for = hook.map_or(LONGEST_RETRIES, |hook| hook.config().retry_for);
                 notices.push(Notice { seq: record.seq, call, message, retry_for });
             }
         });

@@ -1,6 +1,7 @@
 //! The due index: what must happen at a given time, ordered by time.
 //!
-//! An entry names a run and what is due for it. The index lies in a partition of its own, so an entry cannot change
+//! An entry names a run and what is due for it: of messages to hooks, also which one, as several of one run may be due in the
+//! same millisecond. The index lies in a partition of its own, so an entry cannot change
 //! in one commit with its run: it is a hint. The entry is put before the commit of the run that it belongs to, so
 //! nothing is due without an entry. It is removed after the run was resumed. So an entry may belong to something that
 //! never happened or is over. The sweep that finds an entry compares it with the run, under the run's lease, and
@@ -52,6 +53,9 @@ pub struct Due {
     pub kind: DueKind,
     /// To which run.
     pub run: RunId,
+    /// Which message is to be sent; the first of those that are stored together stands for all of them. `None` for what is no
+    /// message.
+    pub message: Option<Box<str>>,
     /// Where the run lies.
     pub owner: Owner,
 }
@@ -71,14 +75,19 @@ impl Due {
         Self::of(spec, DueKind::WaitOver, at_ms)
     }
 
-    /// That messages about a run are to be sent.
-    pub fn message(spec: &RunSpec, at_ms: u64) -> Self {
-        Self::of(spec, DueKind::Message, at_ms)
+    /// That the message of this id about a run is to be sent, and those that are stored with it.
+    pub fn message(spec: &RunSpec, at_ms: u64, id: &str) -> Self {
+        Self { message: Some(id.into()), ..Self::of(spec, DueKind::Message, at_ms) }
     }
 
     fn of(spec: &RunSpec, kind: DueKind, at_ms: u64) -> Self {
         let owner = Owner { tenant: spec.tenant.clone(), session: spec.session.clone() };
-        Self { at_ms, kind, run: spec.id.clone(), owner }
+        Self { at_ms, kind, run: spec.id.clone(), message: None, owner }
+    }
+
+    /// That the message of this id about the same run is to be sent then.
+    pub fn of_message(&self, at_ms: u64, id: &str) -> Self {
+        Self { at_ms, message: Some(id.into()), ..self.clone() }
     }
 
     /// Whether an entry with this key tells of a run that waits for its client.
@@ -99,16 +108,20 @@ impl Due {
     }
 
     fn key(&self) -> Key {
-        let Self { at_ms, kind, run, owner: _ } = self;
-        format!("{at_ms:020}/{}/{run}", kind.name()).into()
+        let Self { at_ms, kind, run, message, owner: _ } = self;
+        let kind = kind.name();
+        match message {
+            Some(message) => format!("{at_ms:020}/{kind}/{run}/{message}").into(),
+            None => format!("{at_ms:020}/{kind}/{run}").into(),
+        }
     }
 
     /// `None` for a kind that this version does not know: another replica's version does.
     fn parse(key: &str, value: &[u8]) -> Option<Result<Self, Unavailable>> {
-        let mut parts = key.splitn(3, '/');
-        let (at, kind, run) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut parts = key.splitn(4, '/');
+        let (at, kind, run, message) = (parts.next()?, parts.next()?, parts.next()?, parts.next().map(Box::from));
         let (at_ms, kind, run) = (at.parse().ok()?, DueKind::parse(kind)?, RunId::parse(run)?);
-        Some(decode(value).map(|owner| Self { at_ms, kind, run, owner }))
+        Some(decode(value).map(|owner| Self { at_ms, kind, run, message, owner }))
     }
 }
 
@@ -158,7 +171,7 @@ mod tests {
     fn due(at_ms: u64, session: Option<&str>) -> Due {
         let owner =
             Owner { tenant: Tenant::default_tenant(), session: session.map(|id| SessionId::parse(id).unwrap()) };
-        Due { at_ms, kind: DueKind::WaitOver, run: RunId::mint(), owner }
+        Due { at_ms, kind: DueKind::WaitOver, run: RunId::mint(), message: None, owner }
     }
 
     /// What every backend must do with the index.
@@ -183,6 +196,16 @@ mod tests {
         same.remove(store).await.unwrap();
         assert_eq!(until(store, u64::MAX).await, Ok(vec![late.clone()]));
         late.remove(store).await.unwrap();
+
+        // Of two messages of one run at one time, each has an entry of its own.
+        let one = Due { kind: DueKind::Message, ..due(7, Some("s")) }.of_message(7, "msg_1");
+        let other = one.of_message(7, "msg_2");
+        for due in [&one, &other] {
+            store.commit(due.put()).await.unwrap();
+        }
+        one.remove(store).await.unwrap();
+        assert_eq!(until(store, u64::MAX).await, Ok(vec![other.clone()]));
+        other.remove(store).await.unwrap();
 
         // More than a page of them, and one of another version's kind.
         let strange = Write::Put { key: "00000000000000000001/other/x".into(), value: "{}".into(), ttl: None };

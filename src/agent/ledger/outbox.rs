@@ -1,7 +1,7 @@
 //! Messages that are kept until a hook took them: documents in the partition of the run that they tell of.
 //!
 //! A message is put in the commit of what it tells, so neither is there without the other. An entry of the due index is put
-//! before that commit, and again before each attempt to send the message, so no message is there without an entry.
+//! before that commit, and again before each attempt to send the message, so no message is there without an entry of its own.
 
 use std::time::Duration;
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
-use super::{Outbox, UNKNOWN_HOOK};
+use super::Outbox;
 use crate::agent::error::unavailable;
-use crate::agent::generation::Generation;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::outbox::{KeptMessage, PAGE, ttl};
+use crate::config::LONGEST_RETRIES;
 use crate::failpoint;
 use crate::hooks::HookFailure;
 use crate::hooks::delivery::{GivenUp, after_failure};
@@ -20,9 +20,8 @@ use crate::store::{CommitError, Document, Key, Order, Partition, Scan, Tx, Unava
 use crate::telemetry::metrics::Delivery;
 use crate::types::pauses::spread;
 
-/// An entry of the due index is put before the message that it leads to, or that is due at its time from then on. So long
-/// after its time no such message comes any more: the replica that put the entry has lost the lease under which it would put
-/// the message.
+/// An entry of the due index is put before the messages that it leads to. So long after its time none comes any more, unless
+/// the run is under way: its driver may wait for the store for as long as it has the lease.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A message in the store.
@@ -35,7 +34,7 @@ struct Found {
 
 impl Outbox {
     /// Sends the messages about a run that are due, and removes the entry that led to them.
-    pub(super) async fn send_due(&self, due: &Due) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn send_due(&self, due: &Due) -> Result<(), Unavailable> {
         let store = self.0.ledger.store();
         let partition = keys::run_partition(&due.owner.tenant, due.owner.session.as_ref(), &due.run);
         let scan = Scan { prefix: keys::messages_of(&due.run), after: None, limit: PAGE, order: Order::Ascending };
@@ -45,7 +44,8 @@ impl Outbox {
         while let Some(page) = pages.try_next().await? {
             for (key, document) in page {
                 let Some(found) = self.read(&partition, &key, &document).await? else { continue };
-                is_led_to |= found.message.next_ms == due.at_ms;
+                // Whatever was stored together with it follows in this pass.
+                is_led_to |= due.message.as_deref() == Some(&found.message.id);
                 if found.message.next_ms > store.now_ms() {
                     continue;
                 }
@@ -57,11 +57,20 @@ impl Outbox {
             }
         }
         failpoint::hit("outbox.before_settle");
-        let age_ms = u128::from(store.now_ms().saturating_sub(due.at_ms));
-        if is_led_to || age_ms > MESSAGE_WITHIN.as_millis() {
+        if is_led_to || self.is_stale(due, &partition).await? {
             due.remove(&**store).await?;
         }
         Ok(())
+    }
+
+    /// Whether no message comes any more that an entry would lead to which leads to none.
+    async fn is_stale(&self, due: &Due, partition: &Partition) -> Result<bool, Unavailable> {
+        let age_ms = u128::from(self.0.ledger.store().now_ms().saturating_sub(due.at_ms));
+        if age_ms <= MESSAGE_WITHIN.as_millis() {
+            return Ok(false);
+        }
+        let head = self.0.ledger.head(partition, &due.run).await?;
+        Ok(!head.is_some_and(|head| head.is_under_way()))
     }
 
     /// A message as it is stored; one that cannot be read is removed.
@@ -80,7 +89,10 @@ impl Outbox {
     /// Counts an attempt and makes it, or gives the message up. Returns the hook if that did not take the message.
     async fn attempt(&self, due: &Due, found: Found) -> Result<Option<String>, Unavailable> {
         let (generation, now_ms) = (self.0.generations.current(), self.0.ledger.store().now_ms());
-        let (retry_for, timeout) = bounds(&generation, &found.message.hook);
+        let Some(hook) = generation.hooks.get(&found.message.hook) else {
+            return self.leave_to_others(due, found).await.map(|()| None);
+        };
+        let (retry_for, timeout) = (hook.config().retry_for, hook.config().timeout);
         if let Err(why) = found.message.progress().may_go_on(now_ms, retry_for) {
             return self.give_up(due, &found, why).await.map(|()| None);
         }
@@ -91,10 +103,7 @@ impl Outbox {
         let begun = found.message.attempts + 1;
         let Some(found) = self.claim(due, found, (begun, next_ms), retry_for).await? else { return Ok(None) };
         failpoint::hit("outbox.claimed");
-        let sent = match generation.hooks.get(&name) {
-            Some(hook) => hook.tell(&found.message.id, found.message.body.get().to_owned().into()).await,
-            None => Err(HookFailure::missing()),
-        };
+        let sent = hook.tell(&found.message.id, found.message.body.get().to_owned().into()).await;
         failpoint::hit("outbox.sent");
         place.note(sent.is_ok());
         drop(place);
@@ -103,7 +112,7 @@ impl Outbox {
                 self.0.metrics.delivered(&name, Delivery::Delivered);
                 self.forget(&found.partition, &found.key, found.version).await?;
                 failpoint::hit("outbox.forgotten");
-                Due { at_ms: next_ms, ..due.clone() }.remove(&**self.0.ledger.store()).await?;
+                due.of_message(next_ms, &found.message.id).remove(&**self.0.ledger.store()).await?;
                 Ok(None)
             }
             Err(failure) => self.send_again(due, found, (&failure, retry_for)).await.map(|()| Some(name)),
@@ -130,9 +139,20 @@ impl Outbox {
         }
     }
 
+    /// Leaves a message to a replica that has its hook. This one cannot know for how long the hook's messages are sent.
+    async fn leave_to_others(&self, due: &Due, found: Found) -> Result<(), Unavailable> {
+        let progress = found.message.progress();
+        match progress.is_worth_keeping(self.0.ledger.store().now_ms(), LONGEST_RETRIES) {
+            Ok(()) => self.postpone(due, found).await,
+            Err(why) => self.give_up(due, &found, why).await,
+        }
+    }
+
     /// Leaves a message for later, and counts no attempt.
     async fn postpone(&self, due: &Due, found: Found) -> Result<(), Unavailable> {
-        let (retry_for, _) = bounds(&self.0.generations.current(), &found.message.hook);
+        let generation = self.0.generations.current();
+        let hook = generation.hooks.get(&found.message.hook);
+        let retry_for = hook.map_or(LONGEST_RETRIES, |hook| hook.config().retry_for);
         let (now_ms, attempts) = (self.0.ledger.store().now_ms(), found.message.attempts);
         let next_ms = now_ms + millis(spread(found.message.progress().postponed(now_ms)));
         self.claim(due, found, (attempts, next_ms), retry_for).await.map(drop)
@@ -146,7 +166,7 @@ impl Outbox {
         (attempts, next_ms): (u32, u64),
         retry_for: Duration,
     ) -> Result<Option<Found>, Unavailable> {
-        let next = Due { at_ms: next_ms, ..due.clone() };
+        let next = due.of_message(next_ms, &found.message.id);
         self.0.ledger.commit(next.put()).await.map_err(unavailable)?;
         failpoint::hit("outbox.before_claim");
         let Found { partition, key, version, message } = found;
@@ -177,11 +197,6 @@ impl Outbox {
             Err(error) => Err(unavailable(error)),
         }
     }
-}
-
-/// How long a hook's messages are sent, and how long one attempt may take.
-fn bounds(generation: &Generation, hook: &str) -> (Duration, Duration) {
-    generation.hooks.get(hook).map_or(UNKNOWN_HOOK, |hook| (hook.config().retry_for, hook.config().timeout))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -14,7 +14,6 @@ mod places;
 mod work;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -26,10 +25,6 @@ use crate::agent::ledger::due::Due;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::seldom::Seldom;
 use crate::telemetry::metrics::HookMetrics;
-
-/// What holds for the messages of a hook that a replica's configuration does not have, as during a deployment: for how long
-/// they are sent, and how long one attempt may take.
-pub const UNKNOWN_HOOK: (Duration, Duration) = (Duration::from_secs(86_400), Duration::from_secs(5));
 
 /// Sends messages to hooks. Cheap to clone.
 #[derive(Debug, Clone)]

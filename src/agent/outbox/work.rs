@@ -53,7 +53,7 @@ mod tests {
 
     fn due(run: &RunId, at_ms: u64) -> Due {
         let owner = Owner { tenant: Tenant::default_tenant(), session: None };
-        Due { at_ms, kind: DueKind::Message, run: run.clone(), owner }
+        Due { at_ms, kind: DueKind::Message, run: run.clone(), message: None, owner }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What hooks say is in the log, and what they are told is stored with what it tells.
 
 mod approvals;
+mod delivery;
 mod told;
 
 use std::sync::Arc;
