@@ -13,7 +13,8 @@
 //! whether what came so far may become that.
 //!
 //! Values in tags bear no escapes. A model that copies a foreign text into one may write what ends the value and calls
-//! another tool: where a value may be read so or so, the text is no call.
+//! another tool: where a value may end behind its call as well, the text is no call. Within a call a value ends at its first
+//! closing: what is copied there may add values to the same call, and cannot call another tool.
 
 use super::call::{self, is_of_name};
 use super::python;
@@ -46,6 +47,8 @@ pub(super) struct Reading<'t> {
     pub(super) rest: &'t str,
     /// Whether the rest may be the beginning of a call.
     pub(super) is_cut: bool,
+    /// Whether a value in tags of one of the calls may be any text: it may go on in what has not come yet.
+    pub(super) has_texts: bool,
 }
 
 impl Reading<'_> {
@@ -57,7 +60,7 @@ impl Reading<'_> {
 
 /// Reads the calls at the front of a text.
 pub(super) fn read<'t>(text: &'t str, is_call: &impl Fn(&str, &str) -> bool) -> Reading<'t> {
-    let mut reader = Reader { is_call, calls: Vec::new() };
+    let mut reader = Reader { is_call, calls: Vec::new(), has_texts: false };
     let (mut rest, mut is_cut) = (text.trim(), false);
     while !rest.is_empty() {
         match reader.block(rest) {
@@ -68,19 +71,21 @@ pub(super) fn read<'t>(text: &'t str, is_call: &impl Fn(&str, &str) -> bool) -> 
             }
         }
     }
-    Reading { calls: reader.calls, rest, is_cut }
+    Reading { calls: reader.calls, rest, is_cut, has_texts: reader.has_texts }
 }
 
 /// Reads calls from the front of a text.
 struct Reader<'a, F> {
     is_call: &'a F,
     calls: Vec<ModelCall>,
+    /// Whether a value of one of them may be any text.
+    has_texts: bool,
 }
 
 impl<F: Fn(&str, &str) -> bool> Reader<'_, F> {
     /// Takes one block of calls, and returns what follows it. If there is none, no call is kept of it.
     fn block<'t>(&mut self, text: &'t str) -> Read<&'t str> {
-        let before = self.calls.len();
+        let (before, had_texts) = (self.calls.len(), self.has_texts);
         let read = self.unbracketed(text);
         let read = either(read, || self.take_all(python::list(text)));
         let read = either(read, || self.bracketed(text, 0));
@@ -88,6 +93,7 @@ impl<F: Fn(&str, &str) -> bool> Reader<'_, F> {
             return read;
         }
         self.calls.truncate(before);
+        self.has_texts = had_texts;
         read.and(Err(Miss::No))
     }
 
@@ -175,6 +181,7 @@ impl<F: Fn(&str, &str) -> bool> Reader<'_, F> {
         if written.longer_readings(rest).any(|call| is_call(&call)) {
             return Err(Miss::No);
         }
+        self.has_texts |= written.may_hold_text(is_call);
         self.calls.push(call);
         Ok(rest)
     }

@@ -8,8 +8,9 @@ use crate::llm::ModelCall;
 
 /// How many values may be read in two ways before only two readings of all of them are tried.
 const MOST_AMBIGUOUS: usize = 4;
-/// How much of what follows a call is taken for part of a value where that may be.
-const BEGUN: usize = 64;
+/// At how many later closings a value is taken to end where that may be. The first of them alone, so that what was found of the
+/// beginning of a text holds for all of it.
+const MOST_CLOSINGS: usize = 4;
 
 /// A call as it is written: values bear no types.
 #[derive(Debug, PartialEq)]
@@ -143,19 +144,30 @@ pub(super) fn keyed(text: &str) -> Read<(Written<'_>, &str)> {
 
 impl Written<'_> {
     /// What else it may mean where `rest` follows: values bear no escapes, so one of them may go on to a later closing, and all
-    /// between be its text. The longer value is only begun.
+    /// between be its text.
     pub(super) fn longer_readings(&self, rest: &str) -> impl Iterator<Item = ModelCall> {
         let values: &[_] = match &self.arguments {
-            Arguments::Values(values) if !values.is_empty() && rest.contains(self.closing) => values,
-            Arguments::Values(_) | Arguments::Object(_) => &[],
+            Arguments::Values(values) => values,
+            Arguments::Object(_) => &[],
         };
-        let behind = &rest[..rest.floor_char_boundary(BEGUN)];
-        (0..values.len()).flat_map(move |longer| {
-            let text = format!("{}{}{behind}", values[longer].1, self.closing);
-            let mut values = values.to_vec();
-            values[longer].1 = &text;
-            Written { name: self.name, arguments: Arguments::Values(values), closing: self.closing }.readings()
+        let ends = rest.match_indices(self.closing).take(MOST_CLOSINGS).map(|(end, _)| end);
+        ends.flat_map(move |end| {
+            let behind = &rest[..end];
+            (0..values.len()).flat_map(move |longer| {
+                let text = format!("{}{}{behind}", values[longer].1, self.closing);
+                let mut values = values.to_vec();
+                values[longer].1 = &text;
+                Written { name: self.name, arguments: Arguments::Values(values), closing: self.closing }.readings()
+            })
         })
+    }
+
+    /// Whether one of its values may be any text, in a call that its tool takes.
+    pub(super) fn may_hold_text(&self, is_call: impl Fn(&ModelCall) -> bool) -> bool {
+        let Arguments::Values(values) = &self.arguments else { return false };
+        let ambiguous = values.iter().filter(|(_, value)| as_json(value).is_some()).count();
+        // The first reading takes all for JSON that can be, and each other one takes some of it for text.
+        ambiguous < values.len() || ambiguous > MOST_AMBIGUOUS || self.readings().iter().skip(1).any(is_call)
     }
 
     /// The calls that it may mean, the likeliest first: what can be read as JSON is taken for that, and else for text.
