@@ -79,8 +79,8 @@ impl HookConfig {
         let timeout = section.key("timeout", "Most time for one webhook or command; 10 minutes at most.", seconds(5));
         let on_failure = section.key(
             "on_failure",
-            "What holds where a hook that the run waits for fails or takes too long: `deny` refuses the call (after a call: calls its \
-             result an error; at the start: ends the run), `allow` goes on.",
+            "What holds where a hook that the run waits for fails or takes too long: `deny` refuses the call (after a call: withholds \
+             its result; at the start: ends the run), `allow` goes on.",
             OnFailure::Deny,
         );
         let retry_for = section.key(

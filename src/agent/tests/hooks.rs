@@ -3,6 +3,7 @@
 mod approvals;
 mod delivery;
 mod told;
+mod withheld;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::outcome::withheld;
 use crate::failpoint;
 use crate::hooks::delivery::{About, message_id};
 use crate::hooks::{self, Call, CallAnswer, HookFailure, Message, What, Whose};
@@ -40,7 +41,7 @@ pub async fn ask_at_start(driver: &mut Driver) -> Result<(), Exit> {
             continue;
         }
         let reply = match ask(driver, &hook, HookPoint::RunStart, What::Start, None).await {
-            Ok(reply) => reply,
+            Ok((reply, _)) => reply,
             Err(interruption) => return driver.handle_interruption(interruption),
         };
         if reply.decision == HookDecision::Deny {
@@ -71,7 +72,7 @@ pub(super) async fn ask_before(driver: &mut Driver, call: &mut ToolCall) -> Resu
             let about = call.clone();
             let what = What::Call(Call::from(&about));
             let reply = match ask(driver, &hook, HookPoint::BeforeTool, what, Some(&about.id)).await {
-                Ok(reply) => reply,
+                Ok((reply, _)) => reply,
                 Err(interruption) => {
                     return driver.handle_interruption(interruption).map(|()| Consulted::Interrupted);
                 }
@@ -139,7 +140,8 @@ async fn store_answer(driver: &mut Driver, call: &ToolCall, outcome: &ToolOutcom
     Ok(())
 }
 
-/// What a call's answer is once this hook was asked about it.
+/// What a call's answer is once this hook was asked about it. Where the hook gave no answer and its operator does not go on then,
+/// the result is withheld: what the hook would have hidden of it is not known.
 async fn ask_about(
     driver: &mut Driver,
     hook: &PinnedHook,
@@ -148,14 +150,14 @@ async fn ask_about(
     mut outcome: ToolOutcome,
 ) -> Result<ToolOutcome, Exit> {
     let known = driver.recorder.run().hooks_of(&call.id).iter().find(|ran| is_of(ran, hook, point));
-    let reply = if let Some(ran) = known {
-        ran.reply.clone()
+    let (reply, failed) = if let Some(ran) = known {
+        (ran.reply.clone(), ran.failed)
     } else {
         let what = What::Answer(Call::from(call), CallAnswer(&outcome));
         match ask(driver, hook, point, what, Some(&call.id)).await {
-            Ok(reply) => reply,
+            Ok(answered) => answered,
             // What follows notices the same interruption, and records it.
-            Err(Interruption::Stop(_)) => hooks::failed(hook),
+            Err(Interruption::Stop(_)) => (hooks::failed(hook), true),
             Err(Interruption::Leave) => return Err(Exit::HandedOff),
         }
     };
@@ -165,7 +167,9 @@ async fn ask_about(
         // What a hook says does not make known whether a call took effect.
         outcome.is_error = reply.is_error || outcome.ending == CallEnding::Lost;
     }
-    if reply.decision == HookDecision::Deny {
+    if reply.decision == HookDecision::Deny && failed {
+        outcome = withheld(outcome, &why(hook, &reply));
+    } else if reply.decision == HookDecision::Deny {
         outcome.is_error = true;
         add_text(&mut outcome, &hook.name, &why(hook, &reply));
     }
@@ -186,13 +190,14 @@ fn is_of(ran: &HookRan, hook: &PinnedHook, point: HookPoint) -> bool {
 }
 
 /// Asks one hook, unless the run is interrupted before, and records what it said with the next event that waits for the store.
+/// Returns what it said, and whether it failed.
 async fn ask(
     driver: &mut Driver,
     hook: &PinnedHook,
     point: HookPoint,
     what: What<'_>,
     call: Option<&CallId>,
-) -> Result<HookReply, Interruption> {
+) -> Result<(HookReply, bool), Interruption> {
     failpoint::hit("hook.before_ask");
     let begun = Instant::now();
     let Driver { recorder, signals, generation, .. } = driver;
@@ -231,7 +236,7 @@ async fn ask(
         latency_ms: millis(begun.elapsed()),
     };
     driver.recorder.queue(Event::HookRan(Box::new(ran)));
-    Ok(reply)
+    Ok((reply, failed))
 }
 
 /// Why a hook decided so, for the model and the caller.

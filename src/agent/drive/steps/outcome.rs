@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::types::conversation::Part;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolOutcome};
 
@@ -48,6 +49,13 @@ pub(super) fn stopped(began_as: Effect, after: Duration) -> ToolOutcome {
         Effect::Idempotent | Effect::Write => settled(ToolOutcome::lost(WHY), began_as),
     };
     made(ToolOutcome { latency_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), ..outcome })
+}
+
+/// What is told of this outcome of a call where nobody may see what the tool said, for this reason.
+pub(super) fn withheld(outcome: ToolOutcome, why: &str) -> ToolOutcome {
+    let unknown = if outcome.ending == CallEnding::Lost { format!(" {UNKNOWN}") } else { String::new() };
+    let parts = vec![Part::text(format!("The result was withheld. {why}{unknown}"))];
+    ToolOutcome { parts, structured: None, is_error: true, ..outcome }
 }
 
 /// What came of a call that was made. One that failed took a millisecond at least: by that the log tells it from one that
