@@ -32,6 +32,11 @@ pub(crate) trait StoreLayer: Send + Sync + fmt::Debug + 'static {
         self.inner().commit(tx).await
     }
 
+    /// Reads a document, where [`pass`](Self::pass) let it through.
+    async fn on_get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
+        self.inner().get(partition, key).await
+    }
+
     /// Makes a scan that [`pass`](Self::pass) let through.
     async fn on_scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
         self.inner().scan(partition, scan).await
@@ -95,7 +100,7 @@ impl<L: StoreLayer> Store for L {
 
     async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
         reach(self, Some(partition)).await?;
-        let found = self.inner().get(partition, key).await?;
+        let found = self.on_get(partition, key).await?;
         self.answered(found.as_ref().map_or(0, |document| document.value.len()));
         Ok(found)
     }

@@ -21,7 +21,7 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::{Event, Outcome, Record, RunId, SessionId, StopReason};
+use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, StopReason};
 
 impl Launcher {
     /// Ends the run whose log cannot be read, unless it has a driver or has ended by itself.
@@ -69,8 +69,10 @@ impl Launcher {
         }
         // An end that the log has already was counted by the replica that recorded it.
         let (head, ends_now) = (lost.head.clone(), lost.end.is_some());
-        // Which hooks a run has is in its specification: of a run that lost it, none is told.
-        let spec = self.ledger.spec(&lost.partition, run).await.ok().flatten();
+        // Which hooks a run has is in its specification: of a run that lost it, or of which it is damaged, none is told. If the
+        // store does not answer, the sweep looks at the run again.
+        let spec = self.ledger.store().get(&lost.partition, &keys::spec(run)).await?;
+        let spec = spec.and_then(|document| document::decode::<RunSpec>(&document.value).ok());
         let (known, ends) = (spec.map(|spec| Run::new(Arc::new(spec))), end.as_slice());
         let told = match &known {
             Some(known) => self.tell(known, ends).await?,

@@ -1,8 +1,13 @@
 //! What hooks are told is stored with what it tells, and kept until it is taken.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+
 use super::*;
 use crate::agent::CallApproval;
-use crate::store::{Tx, Write};
+use crate::store::layer::StoreLayer;
+use crate::store::{Document, Key, Tx, Unavailable, Write};
 use crate::types::approval::{ApprovalDecision, ApprovalTerms};
 use crate::types::policy::{Layer, Rule};
 use crate::types::{SessionId, Tenant};
@@ -110,6 +115,53 @@ async fn the_end_of_a_run_that_no_replica_could_drive_is_told() {
     let mut told = told(&*store, &new).await;
     told.sort();
     assert_eq!(told, ["on_error", "run_end"]);
+}
+
+/// A store that once does not answer when this document is read, after so many times that it was.
+#[derive(Debug)]
+struct Blinks {
+    inner: Arc<dyn Store>,
+    key: Key,
+    reads: AtomicUsize,
+    answered: usize,
+}
+
+#[async_trait]
+impl StoreLayer for Blinks {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn on_get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
+        if *key == self.key && self.reads.fetch_add(1, Ordering::Relaxed) == self.answered {
+            return Err(Unavailable("it blinks".to_owned()));
+        }
+        self.inner.get(partition, key).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_is_told_whichever_read_of_its_specification_finds_no_answer() {
+    let replica = |store: &Arc<dyn Store>| {
+        let builder = TestAgent::builder().store(store.clone()).hooks(vec![deaf("end", &[HookPoint::RunEnd])]);
+        builder.turns(vec![Say::Text(&["done"])]).build()
+    };
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (spec, whole) = log_of(&replica(&store), &store).await;
+    for answered in 0..4 {
+        let (key, inner): (_, Arc<dyn Store>) = (keys::spec(&spec.id), Arc::new(MemoryStore::default()));
+        let blinks = Arc::new(Blinks { inner, key, reads: AtomicUsize::new(0), answered });
+        let store: Arc<dyn Store> = blinks.clone();
+        let agent = replica(&store);
+        leave(&store, &spec, &whole[..2]).await;
+        let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
+        store.commit(lose).await.unwrap();
+        agent.begin();
+        ended(&store, &spec).await;
+        let new = NewRun { id: spec.id.clone(), ..request() };
+        assert_eq!(told(&*store, &new).await, ["run_end"], "after {answered} answers");
+        assert!(answered > 1 || blinks.reads.load(Ordering::Relaxed) > answered, "none of them was refused");
+    }
 }
 
 #[tokio::test(start_paused = true)]
