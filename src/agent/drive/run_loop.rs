@@ -7,14 +7,12 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::steps;
 use crate::agent::drive::steps::ask::output_bound;
-use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
+use crate::agent::drive::steps::outcome::{NOT_MADE, interrupted, not_repeated};
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
 use crate::types::rules::LoopFinding;
 use crate::types::{BudgetOwner, Effect, Event, ToolCall, ToolOutcome, Usage, Used};
 
-/// What a model is told of a call that was never dispatched.
-const NOT_MADE: &str = "The call was not made: the run is stopping.";
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

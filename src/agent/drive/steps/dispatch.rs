@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
-use crate::agent::drive::steps::outcome::{made, settled, stopped};
+use crate::agent::drive::steps::outcome::{NOT_MADE, made, settled, stopped};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::failpoint;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
@@ -199,7 +199,12 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
             None
         };
         if driver.recorder.run().is_stopping() {
-            stop(driver, unanswered.into_iter().chain(batch.map(|checked| checked.call)), begun);
+            stop(driver, unanswered, begun);
+            let (begun_before, left): (Vec<_>, Vec<_>) = batch.partition(|checked| checked.has_begun);
+            stop(driver, begun_before.into_iter().map(|checked| checked.call), begun);
+            for Checked { call, .. } in left {
+                driver.finish_call(&call, ToolOutcome::skipped(NOT_MADE));
+            }
             return Ok(false);
         }
     }

@@ -9,6 +9,9 @@ use crate::types::{Effect, ToolOutcome};
 /// What a model is told where it is unknown whether a call took effect.
 const UNKNOWN: &str = "Whether it took effect is unknown: do not assume either, and do not repeat it without checking.";
 
+/// What a model is told of a call that was never dispatched.
+pub(in crate::agent::drive) const NOT_MADE: &str = "The call was not made: the run is stopping.";
+
 /// What came of a call of this effect. A call that changes nothing has failed if its answer was lost; the
 /// outcome of any other call is unknown.
 pub(super) fn settled(outcome: ToolOutcome, effect: Effect) -> ToolOutcome {

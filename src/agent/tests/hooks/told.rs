@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use serde_json::value::RawValue;
 
 use super::*;
 use crate::agent::CallApproval;
 use crate::store::layer::StoreLayer;
 use crate::store::{Document, Key, Tx, Unavailable, Write};
+use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::approval::{ApprovalDecision, ApprovalTerms};
 use crate::types::policy::{Layer, Rule};
 use crate::types::{SessionId, Tenant};
@@ -207,6 +209,57 @@ async fn a_run_that_waits_on_after_some_of_its_calls_were_decided_is_told() {
     let one = NewRun::deciding(Tenant::default_tenant(), new.id.clone(), vec![approval]);
     let left = outcome(&watch(agent.start(one, None).await.unwrap()).await).required_calls;
     assert_eq!((left.len(), told(&*store, &new).await), (1, vec!["run_end".to_owned(), "run_end".to_owned()]));
+}
+
+/// A tool that only computes, and fails.
+#[derive(Debug)]
+struct Fails(ToolSpec);
+
+#[async_trait]
+impl Tool for Fails {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn only_computes(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, _arguments: &RawValue, _context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        Err(ToolError::Failed("It cannot be computed.".into()))
+    }
+}
+
+#[tokio::test]
+async fn hooks_hear_nothing_of_the_calls_behind_one_that_ended_the_run() {
+    let spec = ToolSpec {
+        name: "compute".into(),
+        description: "Computes.".into(),
+        parameters: RawValue::from_string(r#"{"type":"object"}"#.into()).unwrap(),
+        effect: Effect::Read,
+        timeout: None,
+        source: Source::Builtin,
+    };
+    let ends = LoopRules {
+        tool_errors: ToolErrors { ends_run: vec!["*".into()], fallback_results: Vec::new() },
+        ..unguarded()
+    };
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = TestAgent::builder()
+        .store(store.clone())
+        .hooks(vec![deaf("t", &[HookPoint::BeforeTool, HookPoint::AfterTool, HookPoint::OnError])])
+        .rules(ends)
+        .tools(vec![Arc::new(Fails(spec))])
+        .turns(vec![Say::Calls("", vec![("compute", "{}"), ("compute", r#"{"n":2}"#)])])
+        .begin();
+    let new = request();
+    let records = watch(agent.start(NewRun { id: new.id.clone(), ..request() }, None).await.unwrap()).await;
+    assert_eq!(outcome(&records).status(), RunStatus::Failed);
+    let about: Vec<_> = kept(&*store, &new).await.into_iter().map(|(_, message)| message["body"].clone()).collect();
+    let calls: std::collections::BTreeSet<_> = about.iter().filter_map(|body| body["call_id"].as_str()).collect();
+    assert_eq!(calls.len(), 1, "the second call was made by nobody: {about:?}");
+    let skipped: Vec<_> = outcome(&records).report.steps[0].tool_calls.iter().map(|call| call.skipped).collect();
+    assert_eq!(skipped, [false, true]);
 }
 
 #[tokio::test]
