@@ -341,6 +341,11 @@ pub fn messages_of(run: &RunId) -> String {
     [OUTBOX, run.as_str(), "/"].concat()
 }
 
+/// The run that the message with this key tells of.
+pub fn run_of_message(key: &str) -> Option<&str> {
+    key.strip_prefix(OUTBOX)?.split('/').next()
+}
+
 /// A message about the event of this number of a run.
 pub fn message(run: &RunId, seq: u64, id: &str) -> Key {
     // Texts of one length are in the order of their numbers.

@@ -3,6 +3,7 @@
 //! A message is put in the commit of what it tells, so neither is there without the other. An entry of the due index is put
 //! before that commit, and again before each attempt to send the message, so no message is there without an entry of its own.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +15,14 @@ use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::hooks::delivery::Progress;
 use crate::store::pages::scan_pages;
-use crate::store::{Document, Order, Partition, Scan, Store, Tx, Unavailable, Write};
+use crate::store::{Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::RunId;
 use crate::types::json::RawValueEq;
 
 /// Messages read at a time: each may have 256 KiB.
 pub const PAGE: usize = 4;
+/// Most messages that are deleted together with something else.
+const MOST_DELETED: usize = 128;
 /// How much longer a message is kept than it is sent: by then it was given up, unless no replica was there.
 const KEPT_BEYOND: Duration = Duration::from_secs(7 * 86_400);
 
@@ -61,13 +64,45 @@ impl KeptMessage {
 /// Deletes all messages in this partition that are of this run, or of any: those about runs that are deleted are not sent any more.
 pub async fn delete_messages(store: &dyn Store, partition: &Partition, run: Option<&RunId>) -> Result<(), Unavailable> {
     let prefix = run.map_or_else(|| keys::OUTBOX.to_owned(), keys::messages_of);
-    let scan = Scan { prefix, after: None, limit: PAGE, order: Order::Ascending };
-    let mut pages = std::pin::pin!(scan_pages(store, partition, scan));
+    let mut pages = std::pin::pin!(scan_pages(store, partition, all(prefix)));
     while let Some(page) = pages.try_next().await? {
-        let delete = |tx: Tx, (key, _): &(String, Document)| tx.write(Write::Delete { key: key.as_str().into() });
-        store.commit(page.iter().fold(Tx::new(partition.clone()), delete)).await.map_err(unavailable)?;
+        delete(store, partition, page.iter().map(|(key, _)| key.as_str())).await?;
     }
     Ok(())
+}
+
+/// Deletes the messages in this partition that are of one of these runs. Returns the keys of others, as many as one change may
+/// delete.
+pub async fn delete_messages_of(
+    store: &dyn Store,
+    partition: &Partition,
+    runs: &HashSet<&str>,
+) -> Result<Vec<Key>, Unavailable> {
+    let mut others: Vec<Key> = Vec::new();
+    let mut pages = std::pin::pin!(scan_pages(store, partition, all(keys::OUTBOX.to_owned())));
+    while let Some(page) = pages.try_next().await? {
+        let is_of_them = |key: &&str| keys::run_of_message(key).is_some_and(|run| runs.contains(run));
+        let (own, foreign): (Vec<_>, Vec<_>) = page.iter().map(|(key, _)| key.as_str()).partition(is_of_them);
+        let room = MOST_DELETED.saturating_sub(others.len());
+        others.extend(foreign.into_iter().take(room).map(Key::from));
+        if !own.is_empty() {
+            delete(store, partition, own.into_iter()).await?;
+        }
+    }
+    Ok(others)
+}
+
+fn all(prefix: String) -> Scan {
+    Scan { prefix, after: None, limit: PAGE, order: Order::Ascending }
+}
+
+async fn delete<'k>(
+    store: &dyn Store,
+    partition: &Partition,
+    keys: impl Iterator<Item = &'k str>,
+) -> Result<(), Unavailable> {
+    let delete = |tx: Tx, key: &str| tx.write(Write::Delete { key: key.into() });
+    store.commit(keys.fold(Tx::new(partition.clone()), delete)).await.map_err(unavailable)
 }
 
 /// How long a message is kept that is sent for so long.

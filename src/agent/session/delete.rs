@@ -1,7 +1,7 @@
 //! Deletes a session with its messages and runs.
 //!
 //! Ended runs go first, a page at a time, so that no change grows with the session. Ended runs do not change any
-//! more. The session's document goes last, together with all that may still change. So a deletion that breaks off is
+//! more. What hooks were to be told of them goes before, as nobody is told of what is deleted. The session's document goes last, together with all that may still change. So a deletion that breaks off is
 //! completed by repeating it.
 
 use std::pin::pin;
@@ -64,6 +64,8 @@ impl Sessions {
         for heads in [&runs.ended, &runs.waiting] {
             self.usage.count_before_deletion(tenant, &partition, heads).await?;
         }
+        let ended = runs.ended.iter().map(|head| head.id.as_str()).collect();
+        let messages = outbox::delete_messages_of(&**self.ledger.store(), &partition, &ended).await?;
         for page in runs.ended.chunks(PAGE) {
             self.ledger.commit(ids(page).fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
@@ -78,13 +80,15 @@ impl Sessions {
         let tx = ids(&runs.waiting).fold(forget_session(tx), delete_run);
         // Runs that ended have no inbox.
         let tx = ids(&runs.waiting).fold(tx, delete_inbox);
+        let tx = messages.into_iter().fold(tx, |tx, key| tx.write(Write::Delete { key }));
         match self.ledger.commit(tx).await {
             Ok(()) => {}
             Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
             Err(error) => return Err(unavailable(error).into()),
         }
+        // Those beyond what one change deletes, about runs that waited for their client.
         if let Err(error) = outbox::delete_messages(&**self.ledger.store(), &partition, None).await {
-            tracing::debug!(session = %id, %error, "messages about the runs of a deleted session are sent, or expire");
+            tracing::warn!(session = %id, %error, "messages about the runs of a deleted session are sent, or expire");
         }
         let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
             .write(stored::uncount(session.bytes + encode(&session).len() as u64 + sent));

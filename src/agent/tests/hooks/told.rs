@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::agent::CallApproval;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::{Document, Key, Tx, Unavailable, Write};
 use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
@@ -260,6 +261,24 @@ async fn hooks_hear_nothing_of_the_calls_behind_one_that_ended_the_run() {
     assert_eq!(calls.len(), 1, "the second call was made by nobody: {about:?}");
     let skipped: Vec<_> = outcome(&records).report.steps[0].tool_calls.iter().map(|call| call.skipped).collect();
     assert_eq!(skipped, [false, true]);
+}
+
+#[tokio::test]
+async fn a_session_stays_until_the_messages_about_its_runs_are_gone() {
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
+    let agent = TestAgent::builder().store(store.clone()).hooks(vec![deaf("end", &[HookPoint::RunEnd])]).begin();
+    let (new, session) = (request(), SessionId::parse("s").unwrap());
+    let new = NewRun { session: Some(session.clone()), ..new };
+    watch(agent.start(NewRun { id: new.id.clone(), session: new.session.clone(), ..request() }, None).await.unwrap())
+        .await;
+    let deletes =
+        |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Delete { key } if key.starts_with(keys::OUTBOX)));
+    faulty.next(deletes, Fate::Fails);
+    agent.sessions().delete(&new.tenant, &session).await.unwrap_err();
+    assert!(faulty.has_struck());
+    agent.sessions().delete(&new.tenant, &session).await.unwrap();
+    assert!(kept(&*store, &new).await.is_empty());
 }
 
 #[tokio::test]
