@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 
 use super::failure::HookFailure;
 use super::signature;
 use crate::config::Webhook;
 use crate::net::client::{CannotConnect, HttpClient, Reach, Response, common_headers};
+use crate::net::retry_after::retry_after;
 use crate::types::clock::now_ms;
 
 /// Most time for opening a connection.
@@ -33,11 +34,11 @@ async fn post(client: &HttpClient, webhook: &Webhook, id: &str, body: Bytes) -> 
     let response = client.send(request).await.map_err(|error| unanswered(&error))?;
     let Response { status, headers, .. } = &response;
     if !status.is_success() {
-        let retry_after_s = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let wait = retry_after(headers, now_ms());
         return Err(HookFailure {
             what: format!("the service answered HTTP {status}"),
             status: Some(*status),
-            retry_after_s,
+            retry_after_s: wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
         });
     }
     Ok(response)

@@ -13,12 +13,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer_timer::AnswerTimer;
 use super::call::Call;
-use super::failure::{Report, refusal, retry_after};
+use super::failure::{Report, refusal};
 use super::pools::{Exhausted, KeyFault, Pools};
 use super::rate_limit::reset;
 use super::upstream::{Upstream, encoding};
 use crate::llm::{ModelError, ModelErrorKind, Spent};
 use crate::net::client::{Body, Response};
+use crate::net::retry_after::retry_after;
 use crate::types::clock::now_ms;
 
 /// Most of an error's body that is read, in bytes.
