@@ -99,7 +99,9 @@ impl<'a> What<'a> {
         match self {
             Self::Call(call) => call.arguments.to_owned(),
             Self::Answer(call, CallAnswer(outcome)) => {
-                format!("{}\n{}\n{}", call.arguments, outcome.is_error, outcome.text())
+                let beside = outcome.structured.as_ref().filter(|_| !outcome.parts.is_empty());
+                let beside = beside.map_or_else(String::new, |json| format!("\n{}", json.get()));
+                format!("{}\n{}\n{}{beside}", call.arguments, outcome.is_error, outcome.text())
             }
             Self::Start | Self::Budget(_) | Self::End(_) => String::new(),
         }
@@ -235,9 +237,10 @@ impl Message<'_> {
     /// The same with a sentence for people as its `text`.
     #[must_use]
     pub fn encode_in_words(&self) -> Bytes {
-        // Nothing of what was said: a channel has other readers than a run.
+        // Nothing of what was said, nor the message of an error, which may quote it: a channel has other readers than a run.
         let said = Body { input: None, input_raw: None, output: None, ..self.body(0) };
-        write(&Body { text: Some(self.in_words()), truncated: false, ..said })
+        let run = said.run.map(|run| RunEnd { error: None, ..run });
+        write(&Body { text: Some(self.in_words()), truncated: false, run, ..said })
     }
 
     /// One sentence for people.

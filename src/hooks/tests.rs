@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use url::Url;
 
@@ -13,7 +14,8 @@ use super::*;
 use crate::config::{HookCommand, Secret, SigningSecret, Webhook};
 use crate::net::testing::{Act, nowhere, serve};
 use crate::types::conversation::Part;
-use crate::types::{CallId, Outcome, RunId, StopReason, Tenant, ToolOutcome};
+use crate::types::json::RawValueEq;
+use crate::types::{CallId, ErrorKind, Outcome, RunError, RunId, StopReason, Tenant, ToolOutcome};
 
 fn config(action: HookAction) -> HookConfig {
     HookConfig {
@@ -344,6 +346,18 @@ fn a_message_that_is_kept_is_bounded_and_one_for_people_quotes_nothing() {
 }
 
 #[test]
+fn results_that_differ_in_their_structure_alone_are_told_apart() {
+    let call = CallId::foreign("call_1");
+    let digested = |structured: Option<&str>| {
+        let structured = structured.map(|json| RawValueEq(RawValue::from_string(json.to_owned()).unwrap()));
+        let outcome = ToolOutcome { parts: vec![Part::text("done")], structured, ..ToolOutcome::default() };
+        What::Answer(Call { id: &call, tool: "t", arguments: "{}" }, CallAnswer(&outcome)).digested()
+    };
+    let all = [digested(None), digested(Some("{}")), digested(Some(r#"{"n":1}"#))];
+    assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{all:?}");
+}
+
+#[test]
 fn the_end_of_a_run_is_told_with_what_it_took() {
     let (run, tenant) = (RunId::mint(), Tenant::default_tenant());
     let whose =
@@ -364,6 +378,10 @@ fn the_end_of_a_run_is_told_with_what_it_took() {
         (told["run"]["output_text"].as_str(), told["run"]["stop_reason"].as_str()),
         (Some("done"), Some("cancelled"))
     );
+    let outcome = Outcome { error: Some(RunError::new(ErrorKind::HookDenied, "She said hunter2.")), ..outcome.clone() };
+    let failed = Message { what: What::End(Ended(&outcome)), ..message };
+    assert!(String::from_utf8(failed.encode().to_vec()).unwrap().contains("hunter2"));
+    assert!(!String::from_utf8(failed.encode_in_words().to_vec()).unwrap().contains("hunter2"));
     assert_eq!(
         message.in_words(),
         format!("The run {run} of agent a is cancelled (cancelled). It took 0 tokens and $0.")
