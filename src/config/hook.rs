@@ -14,6 +14,7 @@ pub use self::command::HookCommand;
 pub use self::webhook::{SigningSecret, Webhook};
 use super::quantity::seconds;
 use super::reader::Section;
+use super::tool_pattern::ToolPattern;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name};
 use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::pattern::matches;
@@ -58,13 +59,13 @@ impl HookConfig {
             "Where the hook stands: before the first model call, before and after calls of tools, where a call or a run failed, where \
              four fifths of a budget are used, or at the end of a run; one of them, or a list.",
         );
-        let all = || vec!["*".to_owned()];
         let tools = section.key(
             "tools",
             "Tools that it concerns, where it stands at tools; `*` matches any characters.",
-            all(),
+            vec![ToolPattern::new("*")],
         );
-        let agents = section.key("agents", "Agents whose runs it concerns.", all());
+        let tools = tools.into_iter().map(|ToolPattern(pattern)| pattern).collect();
+        let agents = section.key("agents", "Agents whose runs it concerns.", vec!["*".to_owned()]);
         let users: Option<Vec<String>> = section.optional(
             "users",
             "Users whose runs it concerns, by the request's `user`; if absent, all runs, also those of nobody.",
@@ -116,6 +117,14 @@ impl HookConfig {
         }
         if section.is_written("on_failure") && !self.is_asked {
             section.refuse("on_failure", "no run waits for this hook, so nothing fails where it does");
+        }
+        // Hooks that are asked about failed calls are told of failed runs.
+        if section.is_written("retry_for") && self.is_asked && !self.points.contains(&HookPoint::OnError) {
+            section.refuse("retry_for", "runs wait for what this hook says, so it is sent no message again");
+        }
+        let reads_answers = self.is_asked || matches!(self.action, HookAction::Command(_));
+        if section.is_written("max_response") && !reads_answers {
+            section.refuse("max_response", "no run waits for this hook, so no answer of the service is read");
         }
         if self.timeout > LONGEST_TIMEOUT {
             section.refuse("timeout", "must be no longer than 10m");

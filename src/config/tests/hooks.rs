@@ -110,6 +110,9 @@ fn what_would_make_a_hook_do_nothing_is_refused() {
         ),
         ("on = 'run_end'\non_failure = 'deny'", "hooks.a.on_failure: no run waits for this hook"),
         ("on = 'before_tool'\nwait = false\non_failure = 'allow'", "hooks.a.on_failure: no run waits for this hook"),
+        ("on = 'before_tool'\ntools = ['github.delete']", "hooks.a.tools: a tool's name has only"),
+        ("on = 'before_tool'\nretry_for = '1h'", "hooks.a.retry_for: runs wait for what this hook says"),
+        ("on = 'run_end'\nmax_response = '1KiB'", "hooks.a.max_response: no run waits for this hook"),
         ("on = 'before_tool'\ntimeout = '11m'", "hooks.a.timeout: must be no longer than 10m"),
         ("on = 'run_end'\nretry_for = '8d'", "hooks.a.retry_for: must be no longer than 7d"),
     ] {
@@ -122,6 +125,8 @@ fn what_would_make_a_hook_do_nothing_is_refused() {
     }
     hook(&format!("{HOOK}on = ['before_tool', 'run_start']\ntools = ['x']\non_failure = 'allow'\ntimeout = '10m'"));
     hook(&format!("{HOOK}on = 'run_end'\nretry_for = '7d'"));
+    hook(&format!("{HOOK}on = ['after_tool', 'on_error']\nretry_for = '7d'\nmax_response = '1KiB'"));
+    hook("[hooks.a]\naction = 'command'\ncommand = ['sh']\non = 'run_end'\nmax_response = '1KiB'\n");
 }
 
 #[test]
