@@ -213,7 +213,10 @@ async fn the_receiver_of_the_documentation_verifies_signatures_and_decides() {
          secret_env = \"HOOK_SECRET\"\n\
          [hooks.asked]\non = \"before_tool\"\naction = \"webhook\"\nurl = \"http://127.0.0.1:{port}/\"\nsecret_env = \"HOOK_SECRET\"\n"
     );
-    let (tools, upstream) = (ToolServer::start([]).await, paying("rm x").await);
+    // The space as an escape: the receiver looks for what the tool would read.
+    let call = Reply::stream().tool_call(0, "call_upstream", "pay", r#"{"note":"rm\u0020x"}"#);
+    let call = call.finish("tool_calls").usage(10, 5).done();
+    let (tools, upstream) = (ToolServer::start([]).await, Upstream::start([call, Reply::says("Done.")]).await);
     let server = serve(&config(&upstream, &tools, &hooks)).await;
     let answer = server.post(ENDPOINT, &ask()).await.ok();
     assert_eq!(told(&upstream), "The call was not made: Files are not deleted here.");

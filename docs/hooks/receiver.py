@@ -27,9 +27,22 @@ def is_genuine(headers, body):
     return any(hmac.compare_digest(f"v1,{expected}", signature) for signature in signatures)
 
 
+def texts(value):
+    """All texts in a JSON value. In `input_raw` they would be as the model wrote them: `rm\\u0020x` is `rm x`."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from texts(item)
+
+
 def decide(message):
     """What is to become of a call: here, no command may delete files."""
-    if message["event"] == "before_tool" and "rm " in message.get("input_raw", ""):
+    if message["event"] == "before_tool" and any("rm " in text for text in texts(message.get("input"))):
         return {"decision": "block", "reason": "Files are not deleted here."}
     return {}
 
