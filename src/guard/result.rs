@@ -112,7 +112,13 @@ fn is_clean(text: &str, hex_run: usize) -> bool {
             return false;
         }
     }
-    memmem::find(text.as_bytes(), BASE64.as_bytes()).is_none()
+    // Names of encodings are of any case, as names of schemes are.
+    !memchr::memchr_iter(b';', text.as_bytes()).any(|at| begins_base64(&text.as_bytes()[at..]))
+}
+
+/// Whether the bytes begin with [`BASE64`], in any case.
+fn begins_base64(bytes: &[u8]) -> bool {
+    bytes.get(..BASE64.len()).is_some_and(|head| head.eq_ignore_ascii_case(BASE64.as_bytes()))
 }
 
 fn without_controls(text: &str) -> String {
@@ -200,7 +206,11 @@ impl<'t> DataUri<'t> {
         let after = &text[DATA.len()..];
         let head = &after[..after.find(|c| !is_of_type(c)).unwrap_or(after.len())];
         // Up to the comma, which is no character of a type.
-        let media_type = head.strip_suffix(BASE64.trim_end_matches(','))?;
+        let encoding = BASE64.trim_end_matches(',');
+        let (media_type, own) = head.split_at_checked(head.len().checked_sub(encoding.len())?)?;
+        if !own.eq_ignore_ascii_case(encoding) {
+            return None;
+        }
         let data = after[head.len()..].strip_prefix(',')?;
         let mut data = &data[..base64_length(data)];
         // Escapes of other characters than these end the data.
@@ -292,6 +302,8 @@ mod tests {
                 "<img src=\"[image/svg+xml, 1 bytes]\">".into(),
             ),
             ("data:;base64,QUJD".into(), "[data, 3 bytes]".into()),
+            ("data:text/plain;BASE64,QUJD a;b".into(), "[text/plain, 3 bytes] a;b".into()),
+            ("a Data:;Base64,QUJD".into(), "a [data, 3 bytes]".into()),
             ("updata:text/plain;base64,QUJD".into(), "up[text/plain, 3 bytes]".into()),
             ("abdata:text/plain;base64,QUJD".into(), "ab[text/plain, 3 bytes]".into()),
             (format!("key={}.", hex(200)), "key=[200 hexadecimal digits].".into()),
