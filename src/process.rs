@@ -109,8 +109,21 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.number.is_some() {
             self.end();
-            end_marked(&self.mark);
+            let others = Others(std::mem::take(&mut self.mark));
+            // Looking at all processes of the system takes too long for the thread of a runtime.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn_blocking(move || drop(others));
+            }
         }
+    }
+}
+
+/// What bears this mark. It ends when this is dropped, also by a runtime that ends before it comes to that.
+struct Others(String);
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        end_marked(&self.0);
     }
 }
 
@@ -148,3 +161,63 @@ fn end_marked(mark: &str) {
 
 #[cfg(not(target_os = "linux"))]
 fn end_marked(_mark: &str) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A program that is left by a process in a group of its own, and where that writes its number.
+    async fn runaway(dir: &Path) -> (Running, std::path::PathBuf) {
+        let number = dir.join("number");
+        let script =
+            format!("setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & wait", number.display());
+        let arguments = ["-c".to_owned(), script];
+        let env = [("PATH".to_owned(), Secret::new("/usr/bin:/bin"))];
+        let running = Program { path: "/bin/sh", arguments: &arguments, env: &env, directory: None }.start().unwrap();
+        until(|| number.exists()).await;
+        (running, number)
+    }
+
+    async fn until(holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < end, "it does not come to that");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn is_running(number: &Path) -> bool {
+        let number = std::fs::read_to_string(number).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", number.trim())).unwrap_or_default();
+        stat.contains(") S") || stat.contains(") R")
+    }
+
+    #[test]
+    fn what_left_the_group_ends_beside_the_runtime_and_also_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        let number = runtime.block_on(async {
+            let (running, number) = runaway(dir.path()).await;
+            let (go_on, waits) = std::sync::mpsc::channel::<()>();
+            let (busy, is_busy) = tokio::sync::oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                let _ = busy.send(());
+                let _ = waits.recv();
+            });
+            is_busy.await.unwrap();
+            drop(running);
+            assert!(is_running(&number), "the thread of the runtime looked at all processes");
+            drop(go_on);
+            number
+        });
+        drop(runtime);
+        let end = Instant::now() + Duration::from_secs(20);
+        while is_running(&number) {
+            assert!(Instant::now() < end, "it goes on");
+            std::thread::yield_now();
+        }
+    }
+}
