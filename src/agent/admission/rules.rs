@@ -13,14 +13,7 @@ pub(super) fn of_run(
     begins_conversation: bool,
 ) -> Result<Arc<LoopRules>, StartError> {
     let mut own = tightened(rules, asked)?;
-    let has = rules.reflection.as_ref();
-    let every = asked.reflect_every.or(has.map(|reflection| reflection.every)).unwrap_or(REFLECT_EVERY);
-    let reflection = prompt(&asked.reflection, has.map(|reflection| reflection.prompt.as_str()), REFLECT);
-    let reflection = reflection.or_else(|| {
-        let asks = asked.reflect_every.is_some() && asked.reflection.enabled != Some(false);
-        asks.then(|| asked.reflection.prompt.clone().unwrap_or_else(|| REFLECT.to_owned()))
-    });
-    let reflection = reflection.map(|prompt| Reflection { every, prompt });
+    let reflection = reflection(rules, asked);
     let planning = prompt(&asked.planning, rules.planning.as_deref(), PLAN).filter(|_| begins_conversation);
     if own.reflection != reflection {
         Arc::make_mut(&mut own).reflection = reflection;
@@ -31,9 +24,26 @@ pub(super) fn of_run(
     Ok(own)
 }
 
-/// Whether a run with these rules is subject to everything that a request asks for.
+/// Whether a run with these rules is subject to everything that a request asks for. A plan is made where a conversation begins, and
+/// a request that continues a run begins none: of a plan only the words must be those of the run, if it has any.
 pub(super) fn hold(rules: &Arc<LoopRules>, asked: &RulesPatch) -> bool {
-    tightened(rules, asked).is_ok_and(|stricter| stricter == *rules)
+    let plan = rules.planning.as_deref();
+    let has_words = asked.planning.prompt.is_none() || plan.is_none() || asked.planning.prompt.as_deref() == plan;
+    has_words
+        && reflection(rules, asked) == rules.reflection
+        && tightened(rules, asked).is_ok_and(|stricter| stricter == *rules)
+}
+
+/// How the model of a run is asked how far it has come, whose agent has these rules.
+fn reflection(rules: &LoopRules, asked: &RulesPatch) -> Option<Reflection> {
+    let has = rules.reflection.as_ref();
+    let every = asked.reflect_every.or(has.map(|reflection| reflection.every)).unwrap_or(REFLECT_EVERY);
+    let reflection = prompt(&asked.reflection, has.map(|reflection| reflection.prompt.as_str()), REFLECT);
+    let reflection = reflection.or_else(|| {
+        let asks = asked.reflect_every.is_some() && asked.reflection.enabled != Some(false);
+        asks.then(|| asked.reflection.prompt.clone().unwrap_or_else(|| REFLECT.to_owned()))
+    });
+    reflection.map(|prompt| Reflection { every, prompt })
 }
 
 /// The agent's rules and the stricter ones of the request.
@@ -78,4 +88,43 @@ fn guarded(rules: &LoopGuardRules, asked: LoopGuardPatch) -> Result<LoopGuardRul
 fn prompt(asked: &PromptPatch, agents: Option<&str>, default: &str) -> Option<String> {
     let is_on = asked.enabled.unwrap_or(agents.is_some() || asked.prompt.is_some());
     is_on.then(|| asked.prompt.as_deref().or(agents).unwrap_or(default).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_has_the_reflection_that_is_asked_for_or_the_request_is_refused() {
+        let says = |enabled, prompt: Option<&str>| PromptPatch { enabled, prompt: prompt.map(str::to_owned) };
+        let reflecting = |every, prompt: PromptPatch| RulesPatch {
+            reflection: prompt,
+            reflect_every: every,
+            ..RulesPatch::default()
+        };
+        let agents = Arc::new(LoopRules::default());
+        let own = of_run(&agents, &reflecting(Some(5), says(None, Some("Far?"))), true).unwrap();
+        for (rules, asked, holds) in [
+            (&own, RulesPatch::default(), true),
+            (&own, reflecting(Some(5), says(Some(true), Some("Far?"))), true),
+            (&own, reflecting(Some(6), says(None, None)), false),
+            (&own, reflecting(None, says(None, Some("How far?"))), false),
+            (&own, reflecting(None, says(Some(false), None)), false),
+            (&agents, RulesPatch::default(), true),
+            (&agents, reflecting(None, says(Some(false), None)), true),
+            (&agents, reflecting(None, says(Some(true), None)), false),
+            (&agents, reflecting(Some(5), says(None, None)), false),
+        ] {
+            assert_eq!(hold(rules, &asked), holds, "{asked:?}");
+        }
+        let planning = |enabled, prompt| RulesPatch { planning: says(enabled, prompt), ..RulesPatch::default() };
+        let planned = of_run(&agents, &planning(Some(true), Some("Plan.")), true).unwrap();
+        for (rules, asked, holds) in [
+            (&planned, planning(Some(true), Some("Plan.")), true),
+            (&planned, planning(None, Some("Scheme.")), false),
+            (&agents, planning(Some(true), Some("Plan.")), true),
+        ] {
+            assert_eq!(hold(rules, &asked), holds, "{asked:?}");
+        }
+    }
 }
