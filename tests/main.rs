@@ -59,3 +59,4 @@ mod unknown_outcomes;
 mod usage;
 mod vanished_clients;
 mod waiting;
+mod workspaces;

@@ -19,8 +19,8 @@ use crate::config::KeyConfig;
 use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
-use crate::tools::LiveTools;
 use crate::tools::mcp::McpServer;
+use crate::tools::{LiveTools, Workspaces};
 use crate::types::RunSpec;
 
 /// Everything that can be replaced while the process runs.
@@ -32,6 +32,8 @@ pub struct Generation {
     pub tools: Arc<LiveTools>,
     /// The servers that some of them are of.
     pub servers: Vec<Arc<McpServer>>,
+    /// Where some of them keep files, if they may.
+    pub workspaces: Option<Arc<Workspaces>>,
     /// What of them was selected lately.
     pub selections: Selections,
     /// The tools that runs answer themselves.

@@ -60,7 +60,7 @@ impl Rooms {
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
         let usage = Arc::new(Usage::new(ledger.clone()));
-        let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone()));
+        let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone(), generations.clone()));
         let launcher = Arc::new(Launcher {
             ledger: ledger.clone(),
             offers: Offers::new(ledger.clone()),

@@ -65,3 +65,4 @@ mod usage_twice;
 mod waiting;
 mod warnings;
 mod watching;
+mod workspaces;

@@ -16,6 +16,7 @@ use super::rules;
 use super::tool_pattern::ToolPattern;
 use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
+use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, InputMode};
@@ -251,6 +252,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     let known: Vec<&str> = known.names.iter().map(String::as_str).collect();
     if DECLARED_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [tools.{pattern}] to have the tool `{pattern}`"));
+    }
+    if WORKSPACE_TOOLS.contains(&pattern) {
+        return section.refuse("tools", format!("declare [workspace] to have the tool `{pattern}`"));
     }
     let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
     section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));

@@ -54,6 +54,7 @@ mod traces;
 mod upstream;
 mod value;
 mod values;
+mod workspace;
 
 #[cfg(test)]
 mod tests;
@@ -93,3 +94,4 @@ pub use upstream::{
     AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
     OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };
+pub use workspace::{WORKSPACE_TOOLS, WorkspaceConfig, WorkspaceScope};

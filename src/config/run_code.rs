@@ -21,6 +21,8 @@ pub struct RunCodeConfig {
     pub output: u64,
     /// Most runs at once; never 0.
     pub concurrent: u32,
+    /// Whether it works in the files of the call's workspace, where files are kept.
+    pub workspace: bool,
 }
 
 /// An interpreter of a language.
@@ -48,7 +50,11 @@ impl RunCodeConfig {
             seconds(10),
         );
         let Size(memory) = section.key("memory", "Most memory of a run.", Size(256 << 20));
-        let Size(files) = section.key("files", "Most bytes that the files of a run have together.", Size(16 << 20));
+        let Size(files) = section.key(
+            "files",
+            "Most bytes that the files of a run have together, beside those of the workspace that it finds.",
+            Size(16 << 20),
+        );
         let Size(output) = section.key(
             "output",
             "Most bytes of its output that a run may have, and of its errors; the model is told if there are more.",
@@ -58,6 +64,12 @@ impl RunCodeConfig {
             "concurrent",
             "Most runs at once; others wait. Each takes a core, with a lower priority than all else that the server does.",
             2_u32,
+        );
+        let workspace = section.key(
+            "workspace",
+            "Whether code finds the files of the [workspace](#workspaces), where there is one, and changes them. A call then has the \
+             effect `write`, else `read`.",
+            true,
         );
         let languages = section.named("languages", None, LanguageConfig::read);
         if section.is_described() {
@@ -69,7 +81,7 @@ impl RunCodeConfig {
         } else if !section.has_entries("languages") {
             section.refuse_here("name an interpreter, such as [tools.run_code.languages.python] with `module`");
         }
-        (!languages.is_empty()).then_some(Self { languages, timeout, memory, files, output, concurrent })
+        (!languages.is_empty()).then_some(Self { languages, timeout, memory, files, output, concurrent, workspace })
     }
 }
 

@@ -29,6 +29,7 @@ use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
+use super::workspace::{WORKSPACE_TOOLS, WorkspaceConfig};
 use crate::net::guard::Policy;
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::question::ASK_USER;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub openapi: Vec<OpenApiConfig>,
     /// Built-in tools that are declared.
     pub builtin_tools: BuiltinTools,
+    /// Where tools keep files, if they may.
+    pub workspace: Option<WorkspaceConfig>,
     /// Hooks, in the order of the file: that in which they are asked.
     pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
@@ -189,6 +192,7 @@ impl Settings {
             Some(())
         });
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
+        let workspace = root.optional_section("workspace", WorkspaceConfig::read);
         let openapi = root.named("openapi", None, OpenApiConfig::read);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
@@ -214,6 +218,7 @@ impl Settings {
             mcp,
             openapi,
             builtin_tools,
+            workspace,
             hooks,
             keys,
             policy,
@@ -253,7 +258,8 @@ fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -
         [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(mcp), root.names_in("openapi")].concat();
     let of_servers = servers.into_iter().map(|server| format!("{server}__*"));
     let of_runs = [ASK_USER.to_owned()];
-    let names =
-        BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(root.names_in("tools")).chain(of_servers);
+    let of_workspace = WORKSPACE_TOOLS.map(str::to_owned).into_iter().filter(|_| root.is_written("workspace"));
+    let built_in = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(of_workspace);
+    let names = built_in.chain(root.names_in("tools")).chain(of_servers);
     KnownTools { names: names.chain(embedded.iter().cloned()).collect(), embedded }
 }

@@ -142,13 +142,15 @@ pub(super) fn generation(
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
-    let fixed = tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?;
+    let workspaces = tools::workspaces(settings).map_err(BuildError::new)?;
+    let fixed = tools::registry(settings, workspaces.as_ref(), &mut clients.tools).map_err(BuildError::new)?;
     let sources = clients.servers.of(settings).map_err(BuildError::new)?;
     let hooks = Hooks::new(&settings.hooks, || clients.for_hooks()).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: Arc::new(LiveTools::new(fixed, sources)),
         servers: clients.servers.next().to_vec(),
+        workspaces,
         hooks,
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),

@@ -15,7 +15,8 @@ use crate::tools::code;
 use crate::tools::http::openapi::{self, OpenApiTools};
 use crate::tools::http::{self, HttpTool, web};
 use crate::tools::mcp::{McpClients, McpServer, McpServers};
-use crate::tools::{Registry, RegistryError, Tool, ToolSource, builtin};
+use crate::tools::workspace::offered;
+use crate::tools::{Registry, RegistryError, Tool, ToolSource, Workspaces, builtin};
 
 /// Most operations of a document of which the log says why they are no tools.
 const MOST_TOLD: usize = 20;
@@ -75,13 +76,22 @@ pub enum ToolsError {
         /// Why.
         reason: String,
     },
+    /// There is no place for files.
+    #[error("workspace.directory: {0}")]
+    Workspaces(String),
     /// One of them cannot be offered.
     #[error(transparent)]
     Unregistered(#[from] RegistryError),
 }
 
+/// The workspaces of these settings, if there are any.
+pub fn workspaces(settings: &Settings) -> Result<Option<Arc<Workspaces>>, ToolsError> {
+    let made = settings.workspace.as_ref().map(|config| Workspaces::new(config).map(Arc::new)).transpose();
+    made.map_err(ToolsError::Workspaces)
+}
+
 /// Makes each tool of these settings.
-pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
+pub fn each(settings: &Settings, workspaces: Option<&Arc<Workspaces>>, clients: &mut ToolClients) -> Vec<Made> {
     let built_in = builtin::all().into_iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool) });
     let declared = settings.tools.iter().map(|config| {
         let client = clients.http().map_err(|error| error.to_string());
@@ -94,19 +104,21 @@ pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
     }
     let builtin =
         web::declared(&settings.builtin_tools, || clients.fetcher(&settings.egress).map_err(|error| error.to_string()));
-    made.extend(run_code(settings));
+    let of_workspaces = workspaces.into_iter().flat_map(offered::all);
+    made.extend(of_workspaces.map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool) }));
+    made.extend(run_code(settings, workspaces));
     made.extend(clients.embedded.iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool.clone()) }));
     made.extend(builtin.into_iter().map(|(name, tool)| Made { name: name.to_owned(), tool }));
     made
 }
 
 /// The tool that runs code, if it is declared and this build can run code.
-fn run_code(settings: &Settings) -> Option<Made> {
+fn run_code(settings: &Settings, workspaces: Option<&Arc<Workspaces>>) -> Option<Made> {
     let config = settings.builtin_tools.run_code.as_ref()?;
     #[cfg(feature = "run-code")]
-    let tool = code::RunCode::new(config).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+    let tool = code::RunCode::new(config, workspaces).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
     #[cfg(not(feature = "run-code"))]
-    let tool = Err(format!("this build runs no code in {:?}", config.languages));
+    let tool = Err(format!("this build runs no code in {:?} and {workspaces:?}", config.languages));
     Some(Made { name: "run_code".to_owned(), tool })
 }
 
@@ -138,8 +150,12 @@ pub async fn fetch_documents(settings: &mut Settings) -> Result<(), ToolsError> 
 }
 
 /// All tools of these settings.
-pub(super) fn registry(settings: &Settings, clients: &mut ToolClients) -> Result<Registry, ToolsError> {
-    let made = each(settings, clients).into_iter();
+pub(super) fn registry(
+    settings: &Settings,
+    workspaces: Option<&Arc<Workspaces>>,
+    clients: &mut ToolClients,
+) -> Result<Registry, ToolsError> {
+    let made = each(settings, workspaces, clients).into_iter();
     let tools = made.map(|Made { name, tool }| tool.map_err(|reason| ToolsError::Unusable { name, reason }));
     Ok(Registry::new(tools.collect::<Result<Vec<_>, _>>()?)?)
 }
@@ -165,7 +181,8 @@ impl Opened {
 pub async fn open(settings: &Settings) -> Result<Opened, ToolsError> {
     let mut settings = settings.clone();
     fetch_documents(&mut settings).await?;
-    let registry = registry(&settings, &mut ToolClients::default())?;
+    let workspaces = workspaces(&settings)?;
+    let registry = registry(&settings, workspaces.as_ref(), &mut ToolClients::default())?;
     let (all, mut servers) = (McpServers::default(), Vec::new());
     for config in &settings.mcp {
         let unusable =

@@ -29,6 +29,7 @@ pub mod http;
 pub mod invoke;
 pub mod live;
 pub mod mcp;
+mod media;
 pub mod progress;
 pub mod registry;
 pub mod schema;
@@ -36,12 +37,14 @@ pub mod source;
 #[cfg(test)]
 mod testing;
 pub mod truncate;
+pub mod workspace;
 
 pub use definitions::Definitions;
 pub use invoke::invoke;
 pub use live::LiveTools;
 pub use registry::{RegisteredTool, Registry, RegistryError};
 pub use source::ToolSource;
+pub use workspace::Workspaces;
 
 /// What a tool is, for the model and for `GET /v1/tools`.
 #[derive(Debug, Clone)]

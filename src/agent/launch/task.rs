@@ -90,6 +90,9 @@ impl Launcher {
             let recorder = &driver.recorder;
             self.ledger.note_end(&live.tenant, recorder.partition(), run, Some(recorder.bytes())).await;
         }
+        if let Some(workspaces) = &driver.generation.workspaces {
+            if has_ended { workspaces.run_ended(&spec.tenant, run) } else { workspaces.run_left(run) }
+        }
         let ended = match &result {
             Ok(()) => self.leave_run(driver, &entry, live).await,
             Err(Exit::HandedOff) => Ok(()),

@@ -4,6 +4,7 @@ mod backlog;
 mod orphan;
 pub(super) mod overdue;
 pub(super) mod sweep;
+pub(super) mod workspaces;
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Order, Partition, Scan, Tx, Unavailable, Write};
-use crate::types::{RunId, SessionId};
+use crate::types::{RunId, SessionId, Tenant};
 
 /// Runs read, and runs deleted, at a time.
 pub(in crate::agent) const PAGE: usize = 128;
@@ -74,6 +74,7 @@ impl Sessions {
         for head in &runs.waiting {
             sent += self.ledger.inbox_bytes(&partition, head).await?;
         }
+        self.delete_files(tenant, id).await?;
         let tx = Tx::new(partition.clone())
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
@@ -93,6 +94,17 @@ impl Sessions {
         let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
             .write(stored::uncount(session.bytes + encode(&session).len() as u64 + sent));
         Ok(self.unindex(index, &runs.waiting).await?)
+    }
+
+    /// Deletes the files that tools keep for a session. They go before the session's document, so that a new session of the same
+    /// id finds none of them.
+    async fn delete_files(&self, tenant: &Tenant, id: &SessionId) -> Result<(), Unavailable> {
+        let Some(workspaces) = self.generations.current().workspaces.clone() else { return Ok(()) };
+        let removed = Box::pin(workspaces.remove_session(tenant, id)).await;
+        removed.map_err(|fault| {
+            tracing::error!(session = %id, ?fault, "the files of a session cannot be deleted, so the session stays");
+            Unavailable("the files of the session cannot be deleted".to_owned())
+        })
     }
 
     async fn runs_to_delete(

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
+use crate::agent::generation::Generations;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
@@ -79,12 +80,18 @@ pub struct Sessions {
     histories: Histories,
     usage: Arc<Usage>,
     lifecycle: Arc<Lifecycle>,
+    generations: Arc<Generations>,
 }
 
 impl Sessions {
     /// The sessions of this ledger.
-    pub(super) fn new(ledger: Ledger, usage: Arc<Usage>, lifecycle: Arc<Lifecycle>) -> Self {
-        Self { histories: Histories::new(ledger.retention().history_bytes), ledger, usage, lifecycle }
+    pub(super) fn new(
+        ledger: Ledger,
+        usage: Arc<Usage>,
+        lifecycle: Arc<Lifecycle>,
+        generations: Arc<Generations>,
+    ) -> Self {
+        Self { histories: Histories::new(ledger.retention().history_bytes), ledger, usage, lifecycle, generations }
     }
 
     /// Creates a session.

@@ -1,6 +1,6 @@
 //! `loopgate doctor`: whether a server can run here by this configuration, and what to do where it cannot.
 //!
-//! It changes nothing but one document in the store, which it removes again, and spends no tokens.
+//! It changes nothing but one document in the store and a directory among workspaces, which it removes again, and spends no tokens.
 
 mod attempt;
 mod breakers;
@@ -14,6 +14,7 @@ pub(super) mod report;
 mod store;
 pub(super) mod tools;
 pub(super) mod upstreams;
+mod workspace;
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::config::{Options, Settings};
 /// How long one check may take. Not a setting: what takes longer is broken, and says so.
 const MOST_TIME: Duration = Duration::from_secs(15);
 
-/// Check the configuration, the store, the upstreams, the tools and this machine.
+/// Check the configuration, the store, the upstreams, the tools, the directory of workspaces and this machine.
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
     /// Print the findings as JSON
@@ -56,12 +57,13 @@ async fn examine(doctor: &Doctor) -> Vec<Finding> {
         Err(errors) => return configuration::mistakes(&errors),
     };
     let settings = &settings;
-    let checks: [Check<'_>; 6] = [
+    let checks: [Check<'_>; 7] = [
         ("configuration", Box::pin(async { configuration::check(settings) })),
         ("store", Box::pin(store::check(settings))),
         ("upstreams", Box::pin(upstreams::check(settings))),
         ("breakers", Box::pin(breakers::check(settings))),
         ("tools", Box::pin(tools::check(settings))),
+        ("workspace", Box::pin(workspace::check(settings))),
         ("host", Box::pin(host::check(settings))),
     ];
     let within = checks.map(|(area, check)| async move {

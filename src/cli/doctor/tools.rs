@@ -33,7 +33,7 @@ pub(in crate::cli) async fn check(settings: &Settings) -> Vec<Finding> {
 fn run_code(settings: &Settings) -> Option<Finding> {
     let config = settings.builtin_tools.run_code.as_ref()?;
     let area = "tools.run_code";
-    Some(match code::RunCode::new(config) {
+    Some(match code::RunCode::new(config, None) {
         Ok(_) => {
             let names: Vec<_> = config.languages.iter().map(|language| language.name.as_str()).collect();
             Finding::ok(area, format!("code can be run in {}", names.join(", ")))

@@ -11,17 +11,18 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::super::process::{Failure, complain, say};
+use super::super::process::{Failure, complain, env, say};
 use super::super::text::{clean, clean_json, line};
 use super::super::when::duration;
 use super::save;
-use super::shared::{agents_with, exit, load};
+use super::scratch::Scratch;
+use super::shared::{agents_with, exit, opened};
 use crate::config::{DEFAULT_AGENT, Options, Settings, nearest};
 use crate::tools::fit::settle;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, Registry, Told, check_arguments, invoke};
 use crate::types::guard::ResultBounds;
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, RunId, Tenant, ToolOutcome, ToolProgress};
+use crate::types::{CallId, RunId, SessionId, Tenant, ToolOutcome, ToolProgress};
 
 /// Most characters of what a tool says of its progress.
 const MOST_SHOWN: usize = 160;
@@ -51,6 +52,15 @@ pub(in crate::cli) struct Call {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
+    /// The session that the tool is told, if it is told any
+    #[arg(long, value_name = "ID", value_parser = session)]
+    session: Option<SessionId>,
+
+    /// Directory that has the files of workspaces, in the place of workspace.directory; without it, an empty one that is removed
+    /// after the call
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+
     /// Save the first picture, sound or file of the answer there, and more of them beside it; nothing is overwritten
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -72,8 +82,14 @@ fn tenant(text: &str) -> Result<Tenant, String> {
     Tenant::parse(text).ok_or_else(|| "is no tenant's name".to_owned())
 }
 
+fn session(text: &str) -> Result<SessionId, String> {
+    SessionId::parse(text).ok_or_else(|| "is no session's id".to_owned())
+}
+
 pub(super) async fn run(call: &Call) -> Result<(), Failure> {
-    let (settings, opened) = load(&call.options).await?;
+    let mut settings = Settings::load(&call.options, &env).map_err(Failure::config)?;
+    let _scratch = Scratch::replace_workspace(&mut settings, call.workspace.as_deref())?;
+    let (settings, opened) = opened(settings).await?;
     let called = make(call, &settings, &opened.registry).await;
     opened.close().await;
     called
@@ -152,7 +168,7 @@ fn context(
     let id = run.call(1);
     Ok(CallContext {
         tenant: call.tenant.clone().unwrap_or_else(Tenant::default_tenant),
-        session: None,
+        session: call.session.clone(),
         user: call.user.clone(),
         metadata,
         agent,

@@ -12,7 +12,7 @@ use super::super::process::{Failure, env};
 use super::super::text::count;
 use super::shared::agents_with;
 use crate::config::{Options, Settings};
-use crate::server::tools::{Made, ToolClients, ToolsError, each, fetch_documents, open};
+use crate::server::tools::{Made, ToolClients, ToolsError, each, fetch_documents, open, workspaces};
 use crate::tools::mcp::McpServer;
 use crate::tools::{Registry, RegistryError, Source, ToolSource};
 
@@ -49,7 +49,16 @@ pub(super) async fn run(check: &Check) -> Result<(), Failure> {
 
 /// Each tool by itself.
 fn declared(settings: &Settings) -> Vec<Finding> {
-    each(settings, &mut ToolClients::default()).into_iter().map(|made| judge(made, settings)).collect()
+    let (workspaces, mut findings) = match workspaces(settings) {
+        Ok(workspaces) => (workspaces, Vec::new()),
+        Err(error) => {
+            let advice = "Make the directory, or mount its volume. A server does not start without it.";
+            (None, vec![Finding::fail("workspace", error.to_string()).advice(advice)])
+        }
+    };
+    let made = each(settings, workspaces.as_ref(), &mut ToolClients::default());
+    findings.extend(made.into_iter().map(|made| judge(made, settings)));
+    findings
 }
 
 fn judge(Made { name, tool }: Made, settings: &Settings) -> Finding {

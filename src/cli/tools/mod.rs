@@ -6,6 +6,7 @@ mod call;
 mod check;
 mod list;
 mod save;
+mod scratch;
 mod shared;
 
 use clap::Subcommand;

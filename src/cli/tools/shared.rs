@@ -22,6 +22,11 @@ pub(super) mod exit {
 /// The configuration, and the tools that it gives a server. Says which servers of tools cannot be used.
 pub(super) async fn load(options: &Options) -> Result<(Settings, Opened), Failure> {
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
+    opened(settings).await
+}
+
+/// The same of a configuration that was read.
+pub(super) async fn opened(settings: Settings) -> Result<(Settings, Opened), Failure> {
     let opened = open(&settings).await.map_err(Failure::config)?;
     for server in &opened.servers {
         if let Some(why) = server.trouble() {

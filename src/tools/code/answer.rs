@@ -1,27 +1,23 @@
 //! What the model is told of a run: what it printed, how it ended, and the files that it wrote.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::program::{Bounds, Ending, Ran};
-use crate::tools::ToolAnswer;
-use crate::types::conversation::{Part, PartKind, Source};
+use super::written::Written;
+use crate::tools::{ToolAnswer, media};
+use crate::types::conversation::Part;
 use crate::types::tool::Measurement;
 
 /// Most files that are part of an answer; of others it has the names.
 const MAX_FILES: usize = 8;
 /// Most names of files.
 const MAX_NAMES: usize = 50;
-/// Longest file of text, and longest picture or document, that is part of an answer.
+/// Longest file of text that is part of an answer.
 const MAX_TEXT: usize = 4 << 10;
-const MAX_MEDIA: usize = 3 << 20;
 
-/// The answer; `before` are the files that the run found.
-pub fn tell(ran: &Ran, bounds: &Bounds, before: &BTreeMap<String, Vec<u8>>) -> ToolAnswer {
-    let written: Vec<_> = ran.files.iter().filter(|(path, bytes)| before.get(*path) != Some(*bytes)).collect();
+/// The answer; `kept` says what became of the workspace, where there is one.
+pub fn tell(ran: &Ran, bounds: &Bounds, written: &Written<'_>, kept: Option<&str>) -> ToolAnswer {
+    let Written { files: written, deleted } = written;
     let mut text = String::new();
     push_output(&mut text, "", &ran.output);
     push_output(&mut text, "[errors]\n", &ran.errors);
@@ -30,8 +26,13 @@ pub fn tell(ran: &Ran, bounds: &Bounds, before: &BTreeMap<String, Vec<u8>>) -> T
         push_line(&mut text, &ending(&ran.ending, bounds));
     }
     if !written.is_empty() {
-        push_line(&mut text, &names(&written));
+        let named = written.iter().map(|(path, bytes)| format!("{path} ({} bytes)", bytes.len()));
+        push_line(&mut text, &names("Files written", named));
     }
+    if !deleted.is_empty() {
+        push_line(&mut text, &names("Files deleted", deleted.iter().map(|path| (*path).to_owned())));
+    }
+    push_line(&mut text, kept.unwrap_or_default());
     let files = written.iter().filter_map(|(path, bytes)| file(path, bytes)).take(MAX_FILES);
     let parts: Vec<Part> = [Part::text(text)].into_iter().chain(files).collect();
     let bytes = ran.output.0.len() + ran.errors.0.len() + written.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
@@ -79,37 +80,21 @@ fn ending(ending: &Ending, bounds: &Bounds) -> String {
     }
 }
 
-fn names(written: &[(&String, &Vec<u8>)]) -> String {
-    let mut line = "[Files written:".to_owned();
-    for (index, (path, bytes)) in written.iter().take(MAX_NAMES).enumerate() {
+fn names(title: &str, names: impl ExactSizeIterator<Item = String>) -> String {
+    let (mut line, more) = (format!("[{title}:"), names.len().saturating_sub(MAX_NAMES));
+    for (index, name) in names.take(MAX_NAMES).enumerate() {
         let comma = if index > 0 { "," } else { "" };
         // Writing to a string cannot fail.
-        let _ = write!(line, "{comma} {path} ({} bytes)", bytes.len());
+        let _ = write!(line, "{comma} {name}");
     }
-    if written.len() > MAX_NAMES {
-        let _ = write!(line, ", and {} more", written.len() - MAX_NAMES);
+    if more > 0 {
+        let _ = write!(line, ", and {more} more");
     }
     line + "]"
 }
 
 /// A file as part of the answer, if models and clients can do something with it.
 fn file(path: &str, bytes: &[u8]) -> Option<Part> {
-    let encoded = |media_type: &str| Source::Base64 { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) };
-    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
-    let media_type = match ending.as_str() {
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "pdf" => "application/pdf",
-        _ if bytes.len() <= MAX_TEXT && std::str::from_utf8(bytes).is_ok() => "text/plain",
-        _ => return None,
-    };
-    if bytes.is_empty() || bytes.len() > MAX_MEDIA {
-        return None;
-    }
-    if media_type.starts_with("image/") {
-        return Some(PartKind::Image { source: encoded(media_type), detail: None }.into());
-    }
-    Some(PartKind::File { source: encoded(media_type), name: Some(path.to_owned()) }.into())
+    let is_text = !bytes.is_empty() && bytes.len() <= MAX_TEXT && std::str::from_utf8(bytes).is_ok();
+    media::part(path, bytes).or_else(|| is_text.then(|| media::file("text/plain", path, bytes)))
 }
