@@ -18,6 +18,7 @@ mod secrets;
 mod templates;
 mod traces;
 mod upstreams;
+mod workspace;
 
 use std::fs;
 use std::path::Path;

@@ -177,7 +177,9 @@ const WORKER: &str = r#"(module
       (call $exit (i32.sub (local.get $how) (i32.const 48)))))"#;
 
 /// A tool that works in the files of sessions, and the workspace of the session `s`.
-fn worker(bounds: impl FnOnce(WorkspaceConfig) -> WorkspaceConfig) -> (TempDir, NamedTempFile, RunCode, Workspace, CallContext) {
+fn worker(
+    bounds: impl FnOnce(WorkspaceConfig) -> WorkspaceConfig,
+) -> (TempDir, NamedTempFile, RunCode, Workspace, CallContext) {
     let (root, module) = (tempdir().unwrap(), file(WORKER));
     let workspaces = Workspaces::new(&bounds(WorkspaceConfig::of(root.path().to_owned()))).unwrap();
     let workspaces = Arc::new(workspaces);
@@ -227,7 +229,10 @@ async fn what_a_program_does_to_the_files_of_its_workspace_is_kept_once_it_has_e
     // A program that ends with a code of its own has ended, and a file that the call gives is not kept unless it changes.
     let given = serde_json::json!({"code": "3", "files": {"in.txt": "given", "more": "not kept"}});
     let (told, is_error) = work(&tool, &context, given).await;
-    assert!(is_error && told.starts_with("given\n[The code ended with exit code 3]\n[Files written: out/x.txt"), "{told}");
+    assert!(
+        is_error && told.starts_with("given\n[The code ended with exit code 3]\n[Files written: out/x.txt"),
+        "{told}"
+    );
     assert_eq!(held(&workspace).await, owned(&[("d/other", "other"), ("in.txt", "hello"), ("out/x.txt", "given")]));
 }
 
@@ -236,7 +241,10 @@ async fn a_program_that_writes_more_than_there_may_be_changes_nothing() {
     let (_root, _module, tool, workspace, context) = worker(|config| WorkspaceConfig { quota: 12, ..config });
     put(&workspace, &[("in.txt", "seven b")]).await;
     let (told, is_error) = work(&tool, &context, serde_json::json!({"code": "0"})).await;
-    assert!(is_error && told.contains("[No file of the workspace changed: The workspace would have 14 bytes"), "{told}");
+    assert!(
+        is_error && told.contains("[No file of the workspace changed: The workspace would have 14 bytes"),
+        "{told}"
+    );
     assert_eq!(held(&workspace).await, owned(&[("in.txt", "seven b")]));
 }
 
@@ -253,5 +261,8 @@ async fn without_a_workspace_of_its_own_code_is_told_that_nothing_is_kept() {
     let apart = RunCode::new(&RunCodeConfig { workspace: false, ..settings }, Some(&workspaces)).unwrap();
     assert_eq!(apart.spec().effect, Effect::Read);
     let (told, is_error) = work(&apart, &context(LONG), serde_json::json!({"code": "0"})).await;
-    assert_eq!((told.as_str(), is_error), ("[The code printed nothing, and ended with exit code 0]\n[Files written: out/x.txt (0 bytes)]\n", false));
+    assert_eq!(
+        (told.as_str(), is_error),
+        ("[The code printed nothing, and ended with exit code 0]\n[Files written: out/x.txt (0 bytes)]\n", false)
+    );
 }

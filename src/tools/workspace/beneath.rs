@@ -37,6 +37,15 @@ pub(super) fn open_directory(directory: impl AsFd, path: &str) -> Result<OwnedFd
     open(directory, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
+/// `None` for what is not there.
+pub(super) fn if_there<T>(opened: Result<T>) -> Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// The same, name by name.
 fn walk(directory: impl AsFd, path: &str, flags: OFlags) -> Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -18,6 +18,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod tree;
 mod workspaces;
 
 pub use change::{Changes, Used};

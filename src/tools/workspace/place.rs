@@ -13,9 +13,10 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UT
 use rustix::fs::{flock, fstat, futimens, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use super::beneath::open_directory;
+use super::beneath::{if_there, open_directory};
 use super::fault::Fault;
 use super::thread::Stop;
+use super::tree::remove_tree;
 
 /// What models see of a workspace.
 const FILES: &str = "files";
@@ -57,15 +58,6 @@ pub(super) struct Locked {
 pub(super) fn open_root(root: &Path) -> Result<OwnedFd, Fault> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(root, flags, Mode::empty()).map_err(Fault::while_doing("opening workspace.directory"))
-}
-
-/// `None` for what is not there.
-pub(super) fn if_there<T>(opened: Result<T, Errno>) -> Result<Option<T>, Errno> {
-    match opened {
-        Ok(opened) => Ok(Some(opened)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// Makes a directory unless it is there, and opens it; whether it was made.
@@ -175,7 +167,7 @@ impl Locked {
 
     /// An empty directory for files that are not in their places yet. What a crash left there is removed.
     pub(super) fn new_files(&self) -> Result<OwnedFd, Fault> {
-        let made = super::remove::remove_tree(&self.place.directory, NEW);
+        let made = remove_tree(&self.place.directory, NEW);
         let made = made.and_then(|()| make_directory(&self.place.directory, NEW));
         made.map(|(directory, _)| directory).map_err(Fault::while_doing("making room for new files"))
     }

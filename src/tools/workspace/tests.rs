@@ -17,7 +17,7 @@ use super::thread::Stop;
 use super::*;
 use crate::config::{WorkspaceConfig, WorkspaceScope};
 use crate::tools::testing::context;
-use crate::tools::{CallContext, Tool, ToolAnswer, ToolError};
+use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::{Effect, SessionId, Tenant};
 
 /// A directory of workspaces, and a server that keeps files there.

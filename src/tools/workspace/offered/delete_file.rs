@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{file, told, workspace};
+use super::shared::{file, told, workspace};
 use crate::tools::builtin::define;
 use crate::tools::workspace::{Changes, Workspaces};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{told, workspace};
+use super::shared::{told, workspace};
 use crate::tools::builtin::define;
 use crate::tools::workspace::Workspaces;
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};

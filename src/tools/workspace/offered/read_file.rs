@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{file, workspace};
+use super::shared::{file, workspace};
 use crate::tools::builtin::define;
 use crate::tools::workspace::{Piece, Workspaces};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec, media};
