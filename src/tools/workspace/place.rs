@@ -56,8 +56,11 @@ pub(super) struct Locked {
 
 /// Opens the directory of all workspaces, which is the operator's.
 pub(super) fn open_root(root: &Path) -> Result<OwnedFd, Fault> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(root, flags, Mode::empty()).map_err(Fault::while_doing("opening workspace.directory"))
+    root_at(root).map_err(Fault::while_doing("opening workspace.directory"))
+}
+
+fn root_at(root: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Makes a directory unless it is there, and opens it; whether it was made.
@@ -121,11 +124,9 @@ impl Address<'_> {
     }
 
     fn make(self) -> Result<(OwnedFd, OwnedFd), Errno> {
-        let root = open_root(self.root).map_err(|fault| match fault {
-            Fault::Broken(_, errno) if errno != Errno::NOENT => errno,
-            // That the directory of all is gone is no reason to try again.
-            _ => Errno::NODEV,
-        })?;
+        // That the directory of all is gone is no reason to try again.
+        let gone = |errno| if errno == Errno::NOENT { Errno::NODEV } else { errno };
+        let root = root_at(self.root).map_err(gone)?;
         let (tenant, _) = make_directory(root, self.tenant)?;
         let (directory, _) = make_directory(&tenant, self.own)?;
         Ok((tenant, directory))
