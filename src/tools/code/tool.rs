@@ -158,8 +158,7 @@ impl Tool for RunCode {
         }
         let kept = Box::pin(keep(workspace.as_ref(), &ran, &written)).await?;
         let failed = kept.is_err();
-        let mut answer =
-            answer::tell(&ran, &bounds, &written, kept.as_ref().map_or_else(|why| Some(why.as_str()), |()| None));
+        let mut answer = answer::tell(&ran, &bounds, &written, kept.as_ref().err().map(String::as_str));
         answer.is_error |= failed;
         Ok(answer)
     }

@@ -80,8 +80,15 @@ mod tests {
     type Open = fn(&File, &str, OFlags) -> Result<OwnedFd>;
 
     /// Each way to open a path.
-    const WAYS: [(&str, Open); 2] =
-        [("whole", |at, path, flags| open(at, path, flags)), ("by name", |at, path, flags| walk(at, path, flags))];
+    const WAYS: [(&str, Open); 2] = [("whole", whole), ("by name", by_name)];
+
+    fn whole(at: &File, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        open(at, path, flags)
+    }
+
+    fn by_name(at: &File, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        walk(at, path, flags)
+    }
 
     fn text(opened: OwnedFd) -> String {
         let mut text = String::new();
