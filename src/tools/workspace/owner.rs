@@ -4,6 +4,8 @@
 //! a name has only the characters `a-z 0-9 . _ - =`. No name is `.` or `..`, and an id can be read back from its name, but that
 //! of a long user.
 
+use std::fmt::Write;
+
 use sha2::{Digest, Sha256};
 
 use crate::types::{RunId, SessionId, Tenant};
@@ -66,7 +68,10 @@ fn name(id: &str) -> String {
     for byte in id.bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => readable.push(byte.into()),
-            byte => readable.push_str(&format!("={byte:02x}")),
+            byte => {
+                // Writing to a string cannot fail.
+                let _ = write!(readable, "={byte:02x}");
+            }
         }
     }
     match id.len() {

@@ -7,11 +7,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::fs::{flock, fstat, futimens, mkdirat, openat, statat};
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use super::beneath::{if_there, open_directory};
 use super::fault::Fault;

@@ -4,13 +4,13 @@ mod hostile;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::place::Address;
 use super::thread::Stop;
