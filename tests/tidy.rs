@@ -35,11 +35,12 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 31] = [
+const ROOMS: [(&str, u8); 32] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
     ("recovery", 7),
+    ("tool_results", 7),
     ("launch", 6),
     ("drive", 5),
     ("outbox", 4),

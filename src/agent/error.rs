@@ -119,6 +119,16 @@ pub enum StartError {
         /// The tools that are to be called.
         tools: String,
     },
+    /// The run waits for services that answer calls later.
+    #[error(
+        "run {run} waits for the services behind {tools}, which answer it by themselves; there is nothing else to answer now"
+    )]
+    WaitsForServices {
+        /// The run.
+        run: RunId,
+        /// The tools that were called.
+        tools: String,
+    },
     /// A run of the session waits for approvals.
     #[error(
         "session {session} has a run, {run}, that waits for the approval of a tool call: POST /v1/runs/{run}/approvals decides \

@@ -31,7 +31,7 @@ use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Partition, Store, Unavailable};
-use crate::types::{Message, RunId, Tenant};
+use crate::types::{CallId, Message, RunId, Tenant, ToolOutcome};
 
 /// How long it is known that a request sent its command.
 const RECEIPT_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -53,16 +53,24 @@ pub enum Command {
         /// What the caller says.
         messages: Vec<Message>,
     },
+    /// The service of a call answers it.
+    ToolResult {
+        /// The call.
+        call_id: CallId,
+        /// What it answers.
+        outcome: Box<ToolOutcome>,
+    },
     /// A command of another version of this program.
     #[serde(skip)]
     Unreadable,
 }
 
 impl Command {
-    /// Whether it stops the run at once: such a command is accepted even where there is no room for others.
-    fn is_cancellation(&self) -> bool {
+    /// Whether it is accepted even where there is no room for others: it stops the run at once, or answers a call, of which
+    /// each has one answer of a bounded size.
+    fn has_room(&self) -> bool {
         match self {
-            Self::Cancel => true,
+            Self::Cancel | Self::ToolResult { .. } => true,
             Self::CancelAfterStep | Self::Steer { .. } | Self::Unreadable => false,
         }
     }
@@ -96,7 +104,7 @@ pub async fn send(
 ) -> Result<Delivery, LookupError> {
     let (partition, _) = ledger.find_run(tenant, run).await?;
     let (entry, limit) = (encode(command), ledger.retention().inbox_bytes);
-    let ceiling = (!command.is_cancellation()).then_some(limit);
+    let ceiling = (!command.has_room()).then_some(limit);
     if ceiling.is_some_and(|limit| entry.len() as u64 > limit) {
         return Err(LookupError::CommandTooLarge { bytes: entry.len() as u64, limit });
     }
@@ -187,7 +195,12 @@ impl Sending<'_> {
 }
 
 /// Whether the request of this key has sent its command already.
-async fn was_sent(ledger: &Ledger, partition: &Partition, run: &RunId, key: &RequestKey) -> Result<bool, LookupError> {
+pub(in crate::agent) async fn was_sent(
+    ledger: &Ledger,
+    partition: &Partition,
+    run: &RunId,
+    key: &RequestKey,
+) -> Result<bool, LookupError> {
     let Some(note) = ledger.store().get(partition, &keys::receipt(run, &key.name)).await? else { return Ok(false) };
     let Note { fingerprint } = decode(&note.value)?;
     if fingerprint == key.fingerprint { Ok(true) } else { Err(ClaimError::Reused.into()) }

@@ -4,7 +4,8 @@
 //! outside may use. Each room knows only those below it. From the top:
 //!
 //! - [`admission`]: a request becomes a run.
-//! - [`control`], [`recovery`]: runs are read, steered and cancelled; orphaned runs are found.
+//! - [`control`], [`recovery`], [`tool_results`]: runs are read, steered and cancelled; orphaned runs are found; what services
+//!   answer later is taken.
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
@@ -50,6 +51,7 @@ mod run_memory;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod tool_results;
 pub mod usage;
 
 use std::sync::Arc;
@@ -74,6 +76,7 @@ use crate::agent::definitions::StoredDefinitions;
 use crate::agent::limits::Limits;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
+use crate::agent::tool_results::ToolResults;
 use crate::agent::usage::Usage;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -114,6 +117,12 @@ impl Agent {
     #[must_use]
     pub fn runs(&self) -> &Control {
         &self.rooms.control
+    }
+
+    /// What the services of tools answer later arrives here.
+    #[must_use]
+    pub fn tool_results(&self) -> ToolResults {
+        ToolResults::new(&self.rooms.launcher)
     }
 
     /// Conversations are made, read and changed here.

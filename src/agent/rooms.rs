@@ -58,8 +58,8 @@ impl Rooms {
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
-        let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
-        let usage = Arc::new(Usage::new(ledger.clone()));
+        let (usage, limits) =
+            (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
         let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone(), generations.clone()));
         let launcher = Arc::new(Launcher {
             ledger: ledger.clone(),

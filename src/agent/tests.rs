@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
 mod approvals;
+mod async_tools;
 mod breakers;
 mod calls;
 mod charges;

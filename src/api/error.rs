@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::agent::definitions::AcceptError;
 use crate::agent::error::{ApprovalError, ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
+use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, Row, row};
@@ -162,7 +163,7 @@ impl From<StartError> for ApiError {
             StartError::SessionBusy { run, .. } | StartError::SessionWaits { run, .. } => Self::busy(message, &run),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),
-            StartError::NotWaiting(_) | StartError::WaitsForApproval { .. } => {
+            StartError::NotWaiting(_) | StartError::WaitsForApproval { .. } | StartError::WaitsForServices { .. } => {
                 Self::new(ErrorCode::RunNotWaiting, message).permanent()
             }
             StartError::Approval(error) => error.into(),
@@ -217,6 +218,19 @@ impl From<LookupError> for ApiError {
                 let message = "the store is not available; try again in a moment";
                 Self::new(ErrorCode::StoreUnavailable, message).retry_after(1)
             }
+        }
+    }
+}
+
+impl From<ToolResultError> for ApiError {
+    fn from(error: ToolResultError) -> Self {
+        let message = error.to_string();
+        match error {
+            ToolResultError::NoSuchCall => Self::new(ErrorCode::CallNotFound, message),
+            ToolResultError::AnsweredOtherwise(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
+            ToolResultError::TooLate(_) => Self::new(ErrorCode::CallExpired, message).permanent(),
+            ToolResultError::NotSent(error) => error.into(),
+            ToolResultError::Store(error) => LookupError::Store(error).into(),
         }
     }
 }

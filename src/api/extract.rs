@@ -47,19 +47,23 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
         check_media_type(request.headers(), request.body().is_end_stream())?;
-        let body = tokio::time::timeout(BODY_TIMEOUT, bodies::read(request)).await;
-        let too_slow = |_| ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive");
-        let (text, room) = body.map_err(too_slow)??;
+        let (text, room) = whole_body(request).await?;
         Ok(Self { text, room })
     }
+}
+
+/// A body of any kind, within the size limit, and its share of the memory for bodies.
+pub async fn whole_body(request: Request) -> Result<(Vec<u8>, Room), ApiError> {
+    if request.headers().get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(ApiError::new(ErrorCode::UnsupportedMediaType, "compressed bodies are not supported"));
+    }
+    let too_slow = |_| ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive");
+    tokio::time::timeout(BODY_TIMEOUT, bodies::read(request)).await.map_err(too_slow)?
 }
 
 /// `application/json`, or an empty body.
 fn check_media_type(headers: &HeaderMap, is_empty: bool) -> Result<(), ApiError> {
     let unsupported = |message: &str| Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return unsupported("compressed bodies are not supported");
-    }
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|media_type| media_type.to_str().ok());
     let essence = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if is_empty || essence.eq_ignore_ascii_case("application/json") {

@@ -30,6 +30,7 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tool_results;
 mod tools;
 mod trace;
 mod unknown;

@@ -16,7 +16,7 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     approvals, budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies,
-    sessions, tools, usage,
+    sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -75,6 +75,8 @@ fn open() -> Vec<Row> {
         row!("/readyz", get health::readyz),
         // It asks for a key itself, if it is to.
         row!("/metrics", get metrics::metrics),
+        // It asks for the token of a call.
+        row!("/v1/tool-results/{call_id}", post tool_results::answer),
     ]
 }
 

@@ -28,6 +28,8 @@ use crate::types::Tenant;
 
 /// Where the committed description is.
 const COMMITTED: &str = "openapi/openapi.json";
+/// The route that asks for the token of a call instead.
+const BY_TOKEN: &str = "/v1/tool-results/{call_id}";
 /// Routes that need no key.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -76,7 +78,8 @@ async fn every_route_but_the_probes_asks_for_a_key() {
     let router = guarded();
     let description: Value = serde_json::from_str(&openapi().to_json().unwrap()).unwrap();
     let mut seen = 0;
-    for (path, operations) in description["paths"].as_object().unwrap() {
+    let paths = description["paths"].as_object().unwrap();
+    for (path, operations) in paths.iter().filter(|(path, _)| path.as_str() != BY_TOKEN) {
         for method in operations.as_object().unwrap().keys() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let request = |key: Option<&str>| {
@@ -99,6 +102,27 @@ async fn every_route_but_the_probes_asks_for_a_key() {
         }
     }
     assert!(seen >= 16, "{seen} operations");
+}
+
+#[tokio::test]
+async fn a_call_is_answered_by_who_has_its_token_and_needs_no_key() {
+    let request = |call: &str, key: Option<&str>| {
+        let builder = Request::builder().method(Method::POST).uri(BY_TOKEN.replace("{call_id}", call));
+        let builder = key.into_iter().fold(builder, |builder, key| builder.header("authorization", key));
+        builder.body(Body::from("7")).unwrap()
+    };
+    let minted = crate::types::RunId::mint().call(1);
+    for (call, key, status, code) in [
+        (minted.as_str(), None, 401, "invalid_api_key"),
+        (minted.as_str(), Some("Basic right"), 401, "invalid_api_key"),
+        (minted.as_str(), Some("Bearer right"), 404, "call_not_found"),
+        (minted.as_str(), Some("Bearer "), 404, "call_not_found"),
+        ("call_1", Some("Bearer right"), 404, "call_not_found"),
+        ("%ff", Some("Bearer right"), 404, "unknown_url"),
+    ] {
+        let (answered, body) = send(&guarded(), request(call, key)).await;
+        assert_eq!((answered.as_u16(), body["error"]["code"].as_str()), (status, Some(code)), "{call} {key:?}");
+    }
 }
 
 #[tokio::test]

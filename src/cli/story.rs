@@ -216,7 +216,8 @@ impl Ending {
         let message = self.message.as_ref().map(|message| line(message, MOST_SHOWN));
         let calls = self.required_action.as_ref().map(|action| {
             let names: Vec<_> = action.calls.iter().map(|call| line(&call.name, MOST_SHOWN)).collect();
-            format!("waits for its client to answer {}", names.join(", "))
+            let whom = if self.stop_reason == "tool_pending" { "services" } else { "its client" };
+            format!("waits for {whom} to answer {}", names.join(", "))
         });
         let warnings = self.warnings.iter().map(|warning| format!("warning: {}", line(warning, MOST_SHOWN)));
         message.into_iter().chain(calls).chain(warnings).collect()
@@ -244,6 +245,7 @@ fn tool_note(event: &Event) -> Option<String> {
             };
             format!("… {name}{count} {}", line(&event.message, MOST_SHOWN)).trim_end().to_owned()
         }
+        "tool.pending" => format!("… {name} was accepted by its service, which answers later"),
         "tool.result" => {
             let mark = if event.is_error || event.outcome_unknown { "✗" } else { "←" };
             let first = line(event.content.lines().next().unwrap_or_default(), MOST_SHOWN);

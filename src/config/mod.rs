@@ -5,6 +5,7 @@
 //! opens no connections; it reads the file itself, and files and variables that hold secrets.
 
 mod agent;
+mod answers_later;
 mod approval;
 mod builtin_tool;
 mod caller;
@@ -60,6 +61,7 @@ mod workspace;
 mod tests;
 
 pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
+pub use answers_later::AnswersLater;
 pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};

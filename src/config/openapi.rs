@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use url::{Origin, Url};
 
+use super::answers_later::AnswersLater;
 use super::headers::read_headers;
 use super::identity::SentIdentity;
 use super::quantity::Size;
@@ -53,6 +54,8 @@ pub struct OpenApiConfig {
     pub timeout: Option<Duration>,
     /// Most bytes of an answer.
     pub max_response: u64,
+    /// How operations may be answered later, and the patterns of those that may.
+    pub answers_later: (Option<AnswersLater>, Vec<String>),
 }
 
 /// Patterns of names by what repeating a call does.
@@ -98,7 +101,7 @@ impl EffectPatterns {
 }
 
 impl OpenApiConfig {
-    pub(super) fn read(name: &str, section: &mut Section<'_>) -> Option<Self> {
+    pub(super) fn read(name: &str, section: &mut Section<'_>, public_url: Option<&Url>) -> Option<Self> {
         refuse_name(name, section);
         let document: Option<Document> = section.required(
             "document",
@@ -140,6 +143,7 @@ impl OpenApiConfig {
             "Most bytes of a response that are read; the model is told if there are more.",
             Size(1 << 20),
         );
+        let answers_later = AnswersLater::read_operations(section, public_url);
         is_known.then(|| Self {
             name: name.to_owned(),
             url,
@@ -154,7 +158,15 @@ impl OpenApiConfig {
             send_identity,
             timeout,
             max_response,
+            answers_later,
         })
+    }
+
+    /// How this operation may be answered later, if it may.
+    #[must_use]
+    pub fn answer_later(&self, operation: &str) -> Option<&AnswersLater> {
+        let (answers_later, patterns) = &self.answers_later;
+        answers_later.as_ref().filter(|_| patterns.iter().any(|pattern| matches(pattern, operation)))
     }
 }
 

@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use url::Url;
 
+use super::answers_later::PublicUrl;
 use super::options::Options;
 use super::quantity::{Delay, Size, seconds};
 use super::reader::Section;
@@ -47,6 +48,8 @@ pub struct ServerConfig {
     pub hosts: Vec<String>,
     /// For callers without a key; `None` without end.
     pub requests_per_minute: Option<u32>,
+    /// Where the services of tools reach it.
+    pub public_url: Option<Url>,
 }
 
 impl ServerConfig {
@@ -77,13 +80,7 @@ impl ServerConfig {
             "Origins whose web pages may call this server, such as `\"https://chat.example.com\"`; `\"*\"` allows all.",
             Vec::new(),
         );
-        let hosts: Vec<HostName> = section.key(
-            "hosts",
-            "Names by which this server may be called while no keys are declared, such as `\"loopgate.internal\"`; \
-             `\"*\"` allows all. `localhost` and IP addresses are always allowed. Without this bound a web page could \
-             let a name of its own point to a server on its visitor's machine.",
-            Vec::new(),
-        );
+        let (hosts, public_url) = read_names(section);
         let requests_per_minute = section.section("rate_limit", |limit| {
             limit.optional(
                 "requests_per_minute",
@@ -105,10 +102,31 @@ impl ServerConfig {
             drain_delay,
             drain_timeout,
             cors_origins: origins.into_iter().map(|Origin(origin)| origin).collect(),
-            hosts: hosts.into_iter().map(|HostName(name)| name).collect(),
+            hosts,
             requests_per_minute,
+            public_url,
         }
     }
+}
+
+/// The names by which it may be called while it has no keys, and the URL at which services reach it.
+fn read_names(section: &mut Section<'_>) -> (Vec<String>, Option<Url>) {
+    let hosts: Vec<HostName> = section.key(
+        "hosts",
+        "Names by which this server may be called while no keys are declared, such as `\"loopgate.internal\"`; \
+         `\"*\"` allows all. `localhost` and IP addresses are always allowed. Without this bound a web page could \
+         let a name of its own point to a server on its visitor's machine.",
+        Vec::new(),
+    );
+    let public_url: Option<PublicUrl> = section.optional(
+        "public_url",
+        "URL at which the services of tools reach this server, or any replica of it, such as `\"https://agents.example.com\"`. Tools \
+         whose services [answer later](tools.md#answers-that-come-later) need it. While no keys are declared, the server may \
+         be called by the name in it.",
+    );
+    let own_name = public_url.as_ref().and_then(PublicUrl::host);
+    let names = hosts.into_iter().map(|HostName(name)| name).chain(own_name).collect();
+    (names, public_url.map(|PublicUrl(url)| url))
 }
 
 /// What bounds bodies and connections.

@@ -191,9 +191,12 @@ impl Settings {
             agents.insert(name.to_owned(), agent);
             Some(())
         });
-        let (builtin_tools, tools) = BuiltinTools::read_beside(root, HttpToolConfig::read);
+        let (builtin_tools, tools) = BuiltinTools::read_beside(root, |name, section| {
+            HttpToolConfig::read(name, section, server.public_url.as_ref())
+        });
         let workspace = root.optional_section("workspace", WorkspaceConfig::read);
-        let openapi = root.named("openapi", None, OpenApiConfig::read);
+        let openapi =
+            root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let mut keys: Vec<KeyConfig> = Vec::new();

@@ -1,6 +1,7 @@
 //! The configuration as a whole: what is found where.
 
 mod agents;
+mod answers_later;
 mod default_agent;
 mod differences;
 mod docs;
@@ -77,6 +78,7 @@ fn nothing_written_is_all_defaults() {
         cors_origins: [],
         hosts: [],
         requests_per_minute: None,
+        public_url: None,
     }
     StoreConfig {
         url: Embedded(

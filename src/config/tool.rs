@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use url::Url;
 
+use super::answers_later::AnswersLater;
 use super::identity::SentIdentity;
 use super::quantity::Size;
 use super::reader::Section;
@@ -45,10 +46,12 @@ pub struct HttpToolConfig {
     pub timeout: Option<Duration>,
     /// Most bytes of an answer.
     pub max_response: u64,
+    /// How its service may answer later, if it may.
+    pub answers_later: Option<AnswersLater>,
 }
 
 impl HttpToolConfig {
-    pub(super) fn read(name: &str, section: &mut Section<'_>) -> Option<Self> {
+    pub(super) fn read(name: &str, section: &mut Section<'_>, public_url: Option<&Url>) -> Option<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
             section.refuse_here("a tool's name has 1 to 64 characters of A-Z a-z 0-9 _ -");
@@ -86,6 +89,7 @@ impl HttpToolConfig {
             "Most bytes of a response that are read; the model is told if there are more.",
             Size(1 << 20),
         );
+        let answers_later = AnswersLater::read(section, public_url);
         Some(Self {
             name: name.to_owned(),
             method,
@@ -96,6 +100,7 @@ impl HttpToolConfig {
             parameters: to_raw_value(&parameters).expect("a value of JSON is always JSON text"),
             timeout,
             max_response,
+            answers_later,
             description: description?,
             url: url?.template,
         })

@@ -131,6 +131,7 @@ impl RunFold {
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
+            | Event::ToolPending(_)
             | Event::ToolProgress { .. }
             | Event::LoopGuardTriggered(_)
             | Event::PlanCreated { .. }
@@ -294,5 +295,6 @@ pub fn call_outcome(outcome: &ToolOutcome) -> &'static str {
         CallEnding::Stopped => "stopped",
         CallEnding::Skipped => "skipped",
         CallEnding::Lost => "lost",
+        CallEnding::Pending => "pending",
     }
 }

@@ -28,7 +28,7 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
         Ok(ended) => told(&name, ended),
         Err(_) => lost(format!("The tool `{name}` did not answer within {} ms.", limit.as_millis())),
     };
-    let ToolAnswer { parts, structured, is_error, bytes, status, measurements } = answer;
+    let ToolAnswer { parts, structured, is_error, bytes, status, measurements, is_pending: _ } = answer;
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     ToolOutcome {
         parts,
@@ -48,6 +48,7 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
 /// What comes of a call that ended.
 fn told(name: &str, ended: std::thread::Result<Result<ToolAnswer, ToolError>>) -> (ToolAnswer, CallEnding) {
     match ended {
+        Ok(Ok(answer)) if answer.is_pending => (answer, CallEnding::Pending),
         Ok(Ok(answer)) => (answer, CallEnding::Answered),
         Ok(Err(ToolError::Failed(reason))) => (failure(reason), CallEnding::Answered),
         Ok(Err(ToolError::Lost(reason))) => lost(reason),

@@ -124,6 +124,8 @@ pub struct CallContext {
     pub fence: u64,
     /// Where the tool reports its progress.
     pub progress: ProgressSink,
+    /// By which token the call may be answered later, if it may.
+    pub callback_token: Option<String>,
 }
 
 /// What the request of a run says of its caller, at any length.
@@ -150,6 +152,8 @@ pub struct ToolAnswer {
     pub status: Option<u16>,
     /// What it measured; the run's report tells it.
     pub measurements: Vec<Measurement>,
+    /// Whether it only says that the call goes on, and is answered later with the call's token.
+    pub is_pending: bool,
 }
 
 impl ToolAnswer {
@@ -197,6 +201,11 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
     /// its answer, so both are recorded together.
     fn only_computes(&self) -> bool {
         false
+    }
+
+    /// How long after a call its answer may come, if the tool may say that the call goes on. Only such a call has a token.
+    fn answers_within(&self) -> Option<Duration> {
+        None
     }
 
     /// Does it. `arguments` is a JSON object that the schema allows. Dropping the future stops it.

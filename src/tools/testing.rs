@@ -109,5 +109,6 @@ pub(crate) fn context(timeout: Duration) -> CallContext {
         timeout,
         fence: 7,
         progress: ProgressSink::default(),
+        callback_token: None,
     }
 }

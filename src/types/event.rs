@@ -16,6 +16,7 @@ use crate::types::guard::Guarded;
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::hook::HookRan;
 use crate::types::outcome::{Outcome, StopReason};
+use crate::types::pending::PendingCall;
 use crate::types::price::StepModel;
 pub use crate::types::reservation::Reservation;
 use crate::types::rules::LoopFinding;
@@ -130,6 +131,8 @@ pub enum Event {
     ReflectionStarted { step: u32, text: String },
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
+    /// The service of a server-side tool goes on with a call, and answers later.
+    ToolPending(Box<PendingCall>),
     /// A server-side tool tells how far it is.
     ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
     /// A server-side tool with side effects has answered, and its answer is looked at before it is the call's result. Internal.
@@ -221,6 +224,7 @@ impl Event {
             | Self::PlanCreated { .. }
             | Self::ReflectionStarted { .. }
             | Self::ToolStarted { .. }
+            | Self::ToolPending(_)
             | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }
             | Self::HookRan(_)

@@ -17,6 +17,7 @@ pub mod offer;
 pub mod outcome;
 pub mod pattern;
 pub mod pauses;
+pub mod pending;
 pub mod policy;
 pub mod price;
 pub mod progress;
@@ -28,6 +29,7 @@ pub mod run;
 pub mod sampling;
 pub mod session;
 pub mod shortfall;
+pub mod stop;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tool;

@@ -165,7 +165,7 @@ impl ToolErrors {
     pub fn end_run(&self, tool: &str, outcome: &ToolOutcome) -> bool {
         let has_failed = match outcome.ending {
             CallEnding::Answered | CallEnding::Lost => outcome.is_error,
-            CallEnding::Stopped | CallEnding::Skipped => false,
+            CallEnding::Stopped | CallEnding::Skipped | CallEnding::Pending => false,
         };
         has_failed && self.ends_run.iter().any(|pattern| matches(pattern, tool))
     }

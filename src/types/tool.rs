@@ -69,6 +69,8 @@ pub enum CallEnding {
     Stopped,
     /// It was never dispatched.
     Skipped,
+    /// It was dispatched, and its service goes on with it and answers later. No result has this.
+    Pending,
     /// It was dispatched, and whether it took effect is not known: its answer was lost, or the process that waited
     /// for it died.
     Lost,
@@ -80,7 +82,7 @@ impl CallEnding {
     pub fn is_without_answer(self) -> bool {
         match self {
             Self::Answered => false,
-            Self::Stopped | Self::Skipped | Self::Lost => true,
+            Self::Stopped | Self::Skipped | Self::Lost | Self::Pending => true,
         }
     }
 }

@@ -139,6 +139,10 @@ impl Admission {
         generation: &Arc<Generation>,
         claim: Option<&mut HeldClaim>,
     ) -> Result<Admitted, StartError> {
+        let pending: Vec<_> = idle.run().pending_calls().map(|pending| pending.name.as_str()).collect();
+        if !pending.is_empty() {
+            return Err(StartError::WaitsForServices { run: idle.spec().id.clone(), tools: pending.join(", ") });
+        }
         let tools: Vec<_> = idle.run().approval_requests().map(|request| request.call.name.as_str()).collect();
         if new.approvals.is_empty() {
             if !tools.is_empty() {

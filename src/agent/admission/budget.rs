@@ -101,6 +101,7 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         | Step::SettleUnknown { .. }
         | Step::SkipTools(_)
         | Step::CutCalls(_)
+        | Step::AwaitServices
         | Step::CompleteStep
         | Step::Done => Ok(None),
     }

@@ -5,6 +5,7 @@
 //! result. Of a source, whose tools change by themselves, it must have the same definition, too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -109,6 +110,11 @@ impl Toolbox {
             return Err(changed);
         }
         Ok(tool.clone())
+    }
+
+    /// How long after a call of this tool its answer may come, if the tool may say that the call goes on.
+    pub fn answers_within(&self, name: &str) -> Option<Duration> {
+        self.current(self.0.servers.get(name)?).ok()?.tool().answers_within()
     }
 
     /// What to tell a model that called a tool that it does not have.

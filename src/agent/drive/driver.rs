@@ -8,6 +8,7 @@ use crate::agent::context::screen::screen;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::meter::Meter;
+use crate::agent::drive::pending::answered;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
 use crate::agent::generation::Generation;
@@ -116,7 +117,15 @@ impl Driver {
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages });
                 tell(&mut self.recorder, told);
             }
-            Command::Steer { .. } | Command::Unreadable => {}
+            Command::ToolResult { call_id, outcome } if !is_known => {
+                let (run, now_ms) = (self.recorder.run(), self.recorder.store().now_ms());
+                let answered = answered(run, &call_id, *outcome, now_ms);
+                self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
+                if let Some(event) = answered {
+                    self.recorder.queue(event);
+                }
+            }
+            Command::Steer { .. } | Command::ToolResult { .. } | Command::Unreadable => {}
         }
     }
 

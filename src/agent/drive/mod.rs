@@ -7,6 +7,7 @@ mod guarded;
 mod judge;
 pub(super) mod meter;
 pub(super) mod notices;
+mod pending;
 pub mod recorder;
 pub mod replay;
 pub(super) mod run_loop;

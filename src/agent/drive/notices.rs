@@ -172,7 +172,7 @@ fn unmade(record: &Record) -> Option<&CallId> {
         CallEnding::Skipped => true,
         // What was made and failed took time: see `steps::outcome::made`.
         CallEnding::Lost => outcome.latency_ms == 0,
-        CallEnding::Answered | CallEnding::Stopped => false,
+        CallEnding::Answered | CallEnding::Stopped | CallEnding::Pending => false,
     };
     is_unmade.then_some(call_id)
 }
@@ -260,6 +260,7 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::CallAllowed { .. }
         | Event::ApprovalRequired(_)
         | Event::ApprovalResolved(_)
+        | Event::ToolPending(_)
         | Event::ToolProgress { .. }
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::guarded::tell;
+use crate::agent::drive::pending::left;
 use crate::agent::drive::steps;
 use crate::agent::drive::steps::ask::output_bound;
 use crate::agent::drive::steps::outcome::{NOT_MADE, interrupted, not_repeated};
@@ -70,6 +71,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::SettleUnknown(calls) => settle_unknown(driver, calls),
             Step::SkipTools(calls) => skip_tools(driver, calls),
             Step::CutCalls(calls) => cut_calls(driver, calls),
+            Step::AwaitServices => Box::pin(steps::await_services::await_services(driver)).await?,
             Step::CompleteStep => complete_step(driver),
             Step::Finish(reason) => Box::pin(steps::finish::finish(driver, reason)).await?,
             Step::Done => return Ok(driver.recorder.flush().await?),
@@ -122,6 +124,8 @@ fn skip_tools(driver: &mut Driver, calls: Vec<ToolCall>) {
         let (step, started, attempt) = (run.step(), run.started(&call.id), run.attempt(&call.id));
         let outcome = if let Some(began_as) = started {
             not_repeated(began_as)
+        } else if let Some(left) = left(run, &call.id, driver.recorder.store().now_ms()) {
+            left
         } else {
             driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
             // The caller wanted it to be repeated, because the outcome of the attempt before is unknown.

@@ -30,6 +30,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::PlanCreated { .. }
         | Event::ReflectionStarted { .. }
         | Event::ToolStarted { .. }
+        | Event::ToolPending(_)
         | Event::ToolProgress { .. }
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)

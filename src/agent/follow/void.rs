@@ -67,6 +67,7 @@ impl Follower {
                     | Event::PlanCreated { .. }
                     | Event::ReflectionStarted { .. }
                     | Event::ToolStarted { .. }
+                    | Event::ToolPending(_)
                     | Event::ToolProgress { .. }
                     | Event::ToolAnswered { .. }
                     | Event::HookRan(_)

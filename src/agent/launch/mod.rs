@@ -10,6 +10,7 @@ pub(super) mod task;
 mod tell;
 mod tools;
 pub(super) mod uncounted;
+mod wake;
 
 use std::sync::Arc;
 

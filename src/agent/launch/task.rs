@@ -259,8 +259,8 @@ fn watcher(
         abandoned: signals.abandoned.clone(),
         tail: recorder.tail().clone(),
         grace: match spec.options.on_disconnect {
-            // Who decides need not stay, and when the time of its calls runs out no client is there at all.
-            OnDisconnect::Cancel if recorder.run().was_decided() => None,
+            // Who decides need not stay, and when a service answers, or the time of a call runs out, no client need be there.
+            OnDisconnect::Cancel if recorder.run().needs_no_reader() => None,
             OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
             OnDisconnect::Continue => None,
         },

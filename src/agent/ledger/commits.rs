@@ -14,6 +14,7 @@
 //! functions say what changes, and their callers commit it. How long things are kept then is
 //! [`Retention`]'s.
 
+mod inbox;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::inbox::{delete_inbox, send};
+use self::inbox::{keep_inbox, no_more_commands};
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
@@ -31,7 +34,7 @@ use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
 use crate::types::session::Session;
-use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus};
+use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus, StopReason};
 
 /// When a new run begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,8 +224,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
     let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, inbox_bytes, lease, .. } = ending;
     let tx = Tx { releases: lease.map(Box::new), ..tx };
-    let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
-    let mut tx = tx.write(no_more);
+    let mut tx = no_more_commands(tx, spec, commands_seen);
     if commands_seen > 0 {
         tx = delete_inbox(tx, &spec.id);
     }
@@ -254,8 +256,10 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let specification = encode(ending.spec);
     let bytes = stored::of_unfinished_run(specification.len(), ending.log_bytes, ending.counted);
     let head = Head { waits_until_ms: ending.waits_until_ms, bytes, ..ended_head(&ending) };
-    let Ending { spec, session, counted, .. } = ending;
+    let Ending { spec, outcome, session, counted, commands_seen, .. } = ending;
     let ttl = retention.waiting_run_ttl();
+    // What a service answers a run that waits for it resumes the run: the run must not begin to wait behind an answer.
+    let tx = if outcome.reason == StopReason::ToolPending { no_more_commands(tx, spec, commands_seen) } else { tx };
     let kept = Write::Put { key: keys::spec(&spec.id), value: specification, ttl: Some(ttl) };
     let mut tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     if let Some(Versioned { session, version }) = session {
@@ -305,46 +309,11 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
     (Tx { notify: Some(topic), ..tx }, next)
 }
 
-/// Sends a command to a run whose head has this version and whose inbox has `after` commands. The inbox has at most
-/// `ceiling` bytes, unless the command's are not counted. It expires after `ttl` if the run waits for its client.
-pub fn send(
-    partition: Partition,
-    (run, version): (&RunId, u64),
-    (after, command): (u64, Bytes),
-    ceiling: Option<u64>,
-    ttl: Option<Duration>,
-) -> Tx {
-    let (log, counter) = (keys::inbox(run), keys::inbox_bytes(run));
-    let delta = signed(command.len() as u64);
-    let topic = keys::inbox_topic(&partition, run);
-    let mut tx = Tx::new(partition).check(Check::Version { key: keys::head(run), version }).write(Write::Append {
-        log,
-        after,
-        entries: vec![command],
-    });
-    if let Some(ceiling) = ceiling {
-        tx = tx.write(Write::Add { counter, delta, ceiling: Some(signed(ceiling)) });
-    }
-    let tx = if let Some(ttl) = ttl { keep_inbox(tx, run, ttl) } else { tx };
-    Tx { notify: Some(topic), ..tx }
-}
-
 /// Removes a run that has ended. Its inbox was removed when it ended.
 pub fn delete_run(tx: Tx, run: &RunId) -> Tx {
     tx.write(Write::Delete { key: keys::head(run) })
         .write(Write::Delete { key: keys::spec(run) })
         .write(Write::DeleteLog { log: keys::events(run) })
-}
-
-/// Removes a run's inbox.
-pub fn delete_inbox(tx: Tx, run: &RunId) -> Tx {
-    tx.write(Write::DeleteLog { log: keys::inbox(run) }).write(Write::DeleteCounter { counter: keys::inbox_bytes(run) })
-}
-
-/// Lets a run's inbox expire after `ttl`.
-fn keep_inbox(tx: Tx, run: &RunId, ttl: Duration) -> Tx {
-    tx.write(Write::ExpireLog { log: keys::inbox(run), ttl })
-        .write(Write::ExpireCounter { counter: keys::inbox_bytes(run), ttl })
 }
 
 /// The run's entry in its tenant's index.

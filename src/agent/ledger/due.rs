@@ -26,16 +26,19 @@ pub enum DueKind {
     WaitOver,
     /// A message about a run is to be sent to a hook.
     Message,
+    /// The service of a call has answered, and the run may wait.
+    ToolAnswered,
 }
 
 impl DueKind {
-    const ALL: [Self; 2] = [Self::WaitOver, Self::Message];
+    const ALL: [Self; 3] = [Self::WaitOver, Self::Message, Self::ToolAnswered];
 
     /// The kind in an entry's key. It may not contain a slash.
     fn name(self) -> &'static str {
         match self {
             Self::WaitOver => "wait-over",
             Self::Message => "message",
+            Self::ToolAnswered => "tool-answered",
         }
     }
 
@@ -78,6 +81,11 @@ impl Due {
     /// That the message of this id about a run is to be sent, and those that are stored with it.
     pub fn message(spec: &RunSpec, at_ms: u64, id: &str) -> Self {
         Self { message: Some(id.into()), ..Self::of(spec, DueKind::Message, at_ms) }
+    }
+
+    /// That a run is to go on whose service answers a call now, should nothing else see to it.
+    pub fn tool_answered(owner: Owner, run: RunId, at_ms: u64) -> Self {
+        Self { at_ms, kind: DueKind::ToolAnswered, run, owner }
     }
 
     fn of(spec: &RunSpec, kind: DueKind, at_ms: u64) -> Self {

@@ -71,6 +71,11 @@ impl Head {
         matches!(self.status, RunStatus::Queued | RunStatus::InProgress)
     }
 
+    /// Whether it waits for services that answer calls of it later.
+    pub fn waits_for_services(&self) -> bool {
+        self.status == RunStatus::RequiresAction && self.reason == Some(StopReason::ToolPending)
+    }
+
     /// The run as its spans tell it, without what was said.
     pub fn subject(&self) -> Subject {
         Subject {

@@ -206,6 +206,16 @@ pub fn run_entry(run: &RunId) -> Key {
     named(&[RUNS, run.as_str()])
 }
 
+/// The partition of where the calls of a run are answered later. No tenant's partitions have a run as their second part.
+pub fn callback_partition(run: &RunId) -> Partition {
+    Partition::new(named(&["callback/", run.as_str()]))
+}
+
+/// Where they are answered.
+pub fn callback() -> Key {
+    "callback".into()
+}
+
 /// A replica's document and its lease, in the partition of live runs.
 pub fn replica(id: &str) -> Key {
     named(&[REPLICAS, id])

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of the rooms that read and write it.
 
+pub(super) mod callback;
 pub(super) mod claim;
 pub(super) mod commits;
 pub(super) mod document;

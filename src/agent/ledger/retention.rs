@@ -106,6 +106,11 @@ impl Retention {
         Duration::from_millis(at_ms.saturating_sub(now_ms)).saturating_add(self.run)
     }
 
+    /// How long it is known where the calls of a run are answered later, after one of them was made.
+    pub(in crate::agent) fn callback_ttl(&self, spec: &RunSpec) -> Duration {
+        self.waiting_run_entry_ttl(spec)
+    }
+
     /// How long the entry of a run that begins to wait stands in its tenant's index.
     pub(super) fn waiting_run_entry_ttl(&self, spec: &RunSpec) -> Duration {
         self.waiting_run_ttl().saturating_add(Duration::from_millis(spec.limits.timeout_ms))

@@ -77,13 +77,17 @@ impl Ledger {
             .transpose()
     }
 
-    /// The run that holds a session, if it is live or about to be. One that waits for its client is not.
+    /// The run that holds a session, if it is live or about to be, or waits for services. One that waits for its client is not.
     pub(in crate::agent) async fn active_run(
         &self,
         tenant: &Tenant,
         session: &Session,
     ) -> Result<Option<RunId>, Unavailable> {
-        Ok(self.holder(tenant, session).await?.filter(Head::is_under_way).map(|head| head.id))
+        Ok(self
+            .holder(tenant, session)
+            .await?
+            .filter(|head| head.is_under_way() || head.waits_for_services())
+            .map(|head| head.id))
     }
 
     /// The run that holds a session while it waits for its client.

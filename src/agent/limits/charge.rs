@@ -66,6 +66,7 @@ impl Charges {
             | Event::PlanCreated { .. }
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
+            | Event::ToolPending(_)
             | Event::ToolProgress { .. }
             | Event::ToolAnswered { .. }
             | Event::HookRan(_)

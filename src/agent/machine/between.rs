@@ -38,13 +38,13 @@ impl Run {
     }
 
     /// Stops a run that was to stop after its step, once no step is under way, and where the step could not go on without
-    /// an approval. One whose model has answered ends as it would have ended.
+    /// an approval or the answer of a service. One whose model has answered ends as it would have ended.
     pub(super) fn stop_between_steps(&mut self) {
         if !self.stops_after_step || self.stop.is_some() {
             return;
         }
         let is_between = matches!(self.phase, Phase::Ready | Phase::HandedOver { waits: false });
-        if is_between || self.needs_approvals() {
+        if is_between || self.needs_approvals() || self.needs_services() {
             self.stop = Some(Box::new(Stop { reason: StopReason::Cancelled, error: None, short: None }));
         }
         if is_between {

@@ -3,6 +3,7 @@
 use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::event::Decision;
 use crate::types::hook::{HookPoint, HookRan};
+use crate::types::pending::PendingCall;
 use crate::types::report::DecisionReport;
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolCall, ToolOutcome};
@@ -78,6 +79,8 @@ impl Executor {
 pub(super) enum CallState {
     Pending,
     Started(Effect),
+    /// Its service has accepted it, and answers later.
+    Deferred(Box<PendingCall>),
     /// Its tool answered, and the answer is still to be looked at.
     Answered(Box<ToolOutcome>),
     /// It is unknown whether the call took effect, and the caller is asked.
@@ -108,7 +111,7 @@ impl OpenCall {
             CallState::Pending | CallState::Started(_) => {
                 !self.executor.is_outside() && self.approval_request().is_none()
             }
-            CallState::Answered(_) => true,
+            CallState::Deferred(_) | CallState::Answered(_) => true,
             CallState::Asked(_) | CallState::Finished(_) => false,
         }
     }
@@ -121,7 +124,27 @@ impl OpenCall {
 
     /// Whether it is to be judged before it is made.
     pub(super) fn is_unjudged(&self) -> bool {
-        self.is_open() && self.started().is_none() && self.ruling.is_none()
+        self.is_open() && self.started().is_none() && self.pending().is_none() && self.ruling.is_none()
+    }
+
+    /// Its service has accepted it, and answers later.
+    pub(super) fn defer(&mut self, pending: &PendingCall) {
+        if self.started().is_some() {
+            self.state = CallState::Deferred(Box::new(pending.clone()));
+        }
+    }
+
+    /// What is waited for, if its service answers later.
+    pub(super) fn pending(&self) -> Option<&PendingCall> {
+        if let CallState::Deferred(pending) = &self.state { Some(pending) } else { None }
+    }
+
+    /// Whether its service was asked, so that an answer of it would be the call's.
+    pub(super) fn awaits_answer(&self) -> bool {
+        match self.state {
+            CallState::Started(_) | CallState::Deferred(_) => true,
+            CallState::Pending | CallState::Answered(_) | CallState::Asked(_) | CallState::Finished(_) => false,
+        }
     }
 
     /// Allows the call, with other arguments if these are given.
@@ -189,7 +212,7 @@ impl OpenCall {
                 self.executor.is_outside() || self.approval_request().is_some()
             }
             CallState::Asked(_) => true,
-            CallState::Answered(_) | CallState::Finished(_) => false,
+            CallState::Deferred(_) | CallState::Answered(_) | CallState::Finished(_) => false,
         }
     }
 
@@ -197,7 +220,11 @@ impl OpenCall {
     pub(super) fn started(&self) -> Option<Effect> {
         match self.state {
             CallState::Started(effect) => Some(effect),
-            CallState::Pending | CallState::Answered(_) | CallState::Asked(_) | CallState::Finished(_) => None,
+            CallState::Pending
+            | CallState::Deferred(_)
+            | CallState::Answered(_)
+            | CallState::Asked(_)
+            | CallState::Finished(_) => None,
         }
     }
 
@@ -210,7 +237,11 @@ impl OpenCall {
     pub(super) fn answer(&self) -> Option<&ToolOutcome> {
         match &self.state {
             CallState::Answered(outcome) => Some(outcome),
-            CallState::Pending | CallState::Started(_) | CallState::Asked(_) | CallState::Finished(_) => None,
+            CallState::Pending
+            | CallState::Started(_)
+            | CallState::Deferred(_)
+            | CallState::Asked(_)
+            | CallState::Finished(_) => None,
         }
     }
 
@@ -263,7 +294,7 @@ impl OpenCall {
         self.state = match std::mem::replace(&mut self.state, CallState::Pending) {
             CallState::Finished(outcome) | CallState::Asked(outcome) => CallState::Finished(outcome),
             // Nothing looks at it any more, so it is not told.
-            CallState::Answered(_) => CallState::Finished(ToolOutcome::stopped(why)),
+            CallState::Deferred(_) | CallState::Answered(_) => CallState::Finished(ToolOutcome::stopped(why)),
             CallState::Pending | CallState::Started(_) => CallState::Finished(ToolOutcome::skipped(why)),
         };
     }

@@ -49,11 +49,11 @@ impl Run {
             reasoning: self.last_turn.thinking().into_owned(),
             error,
             required_calls: if reason.status() == RunStatus::RequiresAction {
-                self.required_calls()
+                self.awaited_calls(reason)
             } else {
                 Vec::new()
             },
-            stays_open: reason == StopReason::Approval && self.waits_openly(),
+            stays_open: self.waits_openly(reason),
             usage: self.usage,
             leg_usage: (self.leg > 0).then_some(self.leg_usage),
             cost: self.used.cost,
@@ -125,6 +125,7 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
         | StopReason::OutcomeAsked
         | StopReason::AskUser
         | StopReason::Approval
+        | StopReason::ToolPending
         | StopReason::Cancelled
         | StopReason::Abandoned
         | StopReason::ProviderError

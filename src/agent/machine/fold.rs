@@ -12,7 +12,8 @@ use crate::types::report::{CallReport, DecisionReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
-    BudgetOwner, CallId, Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, TurnEnd, Usage, Used,
+    BudgetOwner, CallId, Event, Message, Outcome, Record, Role, RunStatus, StopReason, ToolCall, ToolOutcome, TurnEnd,
+    Usage, Used,
 };
 
 /// How long a model call without a record is taken to have lasted: as long as an upstream may take to begin, by
@@ -56,6 +57,7 @@ impl Run {
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
+            Event::ToolPending(pending) => self.change(&pending.call_id, |open| open.defer(pending)),
             Event::ToolAnswered { call_id, outcome } => self.change(call_id, |open| open.take_answer(outcome)),
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::HookRan(ran) => self.hook_ran(ran),
@@ -124,7 +126,7 @@ impl Run {
     /// other messages wait for them.
     fn take_answers(&mut self, leg: Option<&Leg>) {
         if self.calls.iter().any(OpenCall::is_open) {
-            // It waited for approvals, before any of its calls was made.
+            // It waited for approvals, before any of its calls was made, or for services.
             self.phase = Phase::AnsweringCalls;
             return self.take_leg(leg);
         }
@@ -335,6 +337,7 @@ impl Run {
 
     fn finish(&mut self, outcome: &Outcome) {
         if outcome.status() == RunStatus::RequiresAction {
+            self.needs_no_reader |= outcome.reason == StopReason::ToolPending;
             self.phase = Phase::HandedOver { waits: true };
             return;
         }

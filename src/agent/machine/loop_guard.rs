@@ -69,7 +69,11 @@ impl LoopGuard {
                 let is_counted = !open.executor.is_outside() && !open.is_cut && !rules.ignores(&open.call.name);
                 is_counted.then_some((&open.call, outcome, open.effect))
             }
-            CallState::Pending | CallState::Started(_) | CallState::Answered(_) | CallState::Asked(_) => None,
+            CallState::Pending
+            | CallState::Started(_)
+            | CallState::Deferred(_)
+            | CallState::Answered(_)
+            | CallState::Asked(_) => None,
         });
         let (mut whole, mut told, mut changes) = (Marks::default(), Marks::default(), false);
         for (call, outcome, effect) in counted {

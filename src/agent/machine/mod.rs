@@ -113,8 +113,8 @@ pub struct Run {
     resumes: u32,
     /// Whether the replica that drove it last left it by order.
     handed_off: bool,
-    /// Whether calls of it waited for an approval and were decided, or their time ran out.
-    was_decided: bool,
+    /// Whether it goes on without a reader: calls of it were decided, or it waited for services.
+    needs_no_reader: bool,
     context: ContextEstimate,
     last_turn: Turn,
     /// What the model said in paused turns of the answer that it is giving.
@@ -214,7 +214,7 @@ impl Run {
             empty: 0,
             resumes: 0,
             handed_off: false,
-            was_decided: false,
+            needs_no_reader: false,
             context,
             last_turn: Turn::default(),
             paused: Vec::new(),
@@ -357,10 +357,10 @@ impl Run {
         Origin::Step { run: self.spec.id.clone(), step: self.step }
     }
 
-    /// Whether calls of it waited for an approval and were decided, or their time ran out: then it needs no reader.
+    /// Whether it goes on without a reader: calls of it were decided, or their time ran out, or it waited for services.
     #[must_use]
-    pub fn was_decided(&self) -> bool {
-        self.was_decided
+    pub fn needs_no_reader(&self) -> bool {
+        self.needs_no_reader
     }
 
     /// How many model calls counted.

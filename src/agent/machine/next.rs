@@ -59,6 +59,8 @@ pub enum Step {
     SkipTools(Vec<ToolCall>),
     /// Answer these calls without dispatching them: they are beyond the run's limit of tool calls.
     CutCalls(Vec<ToolCall>),
+    /// Wait for the services that answer calls later, or end the wait for those whose time is up.
+    AwaitServices,
     /// Every server-side call is answered.
     CompleteStep,
     /// End the run, or hand it to its client.
@@ -73,6 +75,9 @@ impl Run {
     pub fn next_step(&self) -> Step {
         match self.phase {
             Phase::Ended(_) => Step::Done,
+            Phase::HandedOver { waits: true } if self.stop.is_some() && self.pending_calls().next().is_some() => {
+                Step::SkipTools(self.calls_where(|open| open.pending().is_some()))
+            }
             Phase::NotStarted | Phase::HandedOver { waits: true } => {
                 self.stop_reason().map_or(Step::Done, Step::Finish)
             }
@@ -180,11 +185,7 @@ impl Run {
     }
 
     fn next_answer(&self) -> Step {
-        let calls = |wanted: &dyn Fn(&OpenCall) -> bool| -> Vec<ToolCall> {
-            let ours = self.calls.iter().filter(|open| open.is_open());
-            ours.filter(|open| wanted(open)).map(|open| open.call.clone()).collect()
-        };
-        let interrupted = calls(&|open| open.started() == Some(Effect::Write));
+        let interrupted = self.calls_where(|open| open.started() == Some(Effect::Write));
         if !interrupted.is_empty() {
             return Step::SettleUnknown(interrupted);
         }
@@ -192,12 +193,12 @@ impl Run {
             return Step::SettleAnswer(call, Box::new(answer));
         }
         let is_stopping = self.stop.is_some() || self.resumes > MAX_RESUMES;
-        let cut = calls(&|open| open.is_cut && !is_stopping);
+        let cut = self.calls_where(|open| open.is_cut && !is_stopping);
         if !cut.is_empty() {
             return Step::CutCalls(cut);
         }
         if self.spec.judges_calls() && !is_stopping {
-            let unjudged = calls(&OpenCall::is_unjudged);
+            let unjudged = self.calls_where(OpenCall::is_unjudged);
             if !unjudged.is_empty() {
                 return Step::JudgeCalls(unjudged);
             }
@@ -206,19 +207,25 @@ impl Run {
                 return Step::Finish(StopReason::Approval);
             }
         }
-        let mut open = self.calls.iter().filter(|open| open.is_open()).peekable();
-        let Some(first) = open.peek() else {
-            return Step::CompleteStep;
-        };
-        if is_stopping {
-            return Step::SkipTools(calls(&|_| true));
+        if is_stopping && self.calls.iter().any(OpenCall::is_open) {
+            return Step::SkipTools(self.calls_where(|_| true));
         }
+        let mut open = self.calls.iter().filter(|open| open.is_open() && open.pending().is_none()).peekable();
+        let Some(first) = open.peek() else {
+            let waits = self.pending_calls().next().is_some();
+            return if waits { Step::AwaitServices } else { Step::CompleteStep };
+        };
         if first.executor == Executor::Run {
             return Step::AnswerCall(first.call.clone());
         }
         Step::RunTools(
             open.take_while(|open| open.executor == Executor::Server).map(|open| open.call.clone()).collect(),
         )
+    }
+
+    /// The calls that the server has still to answer, of those that are wanted.
+    fn calls_where(&self, wanted: impl Fn(&OpenCall) -> bool) -> Vec<ToolCall> {
+        self.calls.iter().filter(|open| open.is_open() && wanted(open)).map(|open| open.call.clone()).collect()
     }
 
     /// Why it is its client's turn.

@@ -4,10 +4,42 @@ use super::calls::{CallState, Executor, OpenCall};
 use super::{Phase, Run};
 use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
 use crate::types::outcome::RequiredCall;
+use crate::types::pending::PendingCall;
 use crate::types::question::Question;
-use crate::types::{CallId, StopReason, ToolOutcome};
+use crate::types::{CallId, Effect, StopReason, ToolOutcome};
 
 impl Run {
+    /// The calls that services answer later.
+    pub fn pending_calls(&self) -> impl Iterator<Item = &PendingCall> {
+        self.calls.iter().filter_map(OpenCall::pending)
+    }
+
+    /// What is waited for, if the service of this call answers later.
+    #[must_use]
+    pub fn pending(&self, call: &CallId) -> Option<&PendingCall> {
+        self.pending_calls().find(|pending| pending.call_id == *call)
+    }
+
+    /// What this call began as, if its service was asked and has not answered.
+    #[must_use]
+    pub fn awaits_answer(&self, call: &CallId) -> Option<Effect> {
+        self.calls.iter().find(|open| open.call.id == *call && open.awaits_answer()).map(|open| open.effect)
+    }
+
+    /// What of its calls an outcome for this reason names: those that services answer, or those that its caller is to.
+    pub(super) fn awaited_calls(&self, reason: StopReason) -> Vec<RequiredCall> {
+        if reason != StopReason::ToolPending {
+            return self.required_calls();
+        }
+        let pending = self.calls.iter().filter_map(|open| Some((open, open.pending()?)));
+        let awaited = pending.map(|(open, pending)| RequiredCall {
+            call: open.call.clone(),
+            reason: Some(format!("The service behind `{}` goes on with the call, and answers later.", open.call.name)),
+            expires_ms: Some(pending.expires_ms),
+        });
+        awaited.collect()
+    }
+
     /// The calls that its caller is to answer.
     #[must_use]
     pub fn required_calls(&self) -> Vec<RequiredCall> {
@@ -24,7 +56,11 @@ impl Run {
         let required = self.calls.iter().filter(|open| open.waits_for_caller());
         let reason = |open: &OpenCall| match &open.state {
             CallState::Asked(outcome) => Some(outcome.text().into_owned()),
-            CallState::Pending | CallState::Started(_) | CallState::Answered(_) | CallState::Finished(_) => None,
+            CallState::Pending
+            | CallState::Started(_)
+            | CallState::Deferred(_)
+            | CallState::Answered(_)
+            | CallState::Finished(_) => None,
         };
         required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open), expires_ms: None }).collect()
     }
@@ -39,6 +75,13 @@ impl Run {
         self.phase == Phase::AnsweringCalls
             && !self.calls.iter().any(OpenCall::is_unjudged)
             && self.approval_requests().next().is_some()
+    }
+
+    /// Whether nothing is left of its step but calls that services answer later.
+    pub(super) fn needs_services(&self) -> bool {
+        self.phase == Phase::AnsweringCalls
+            && self.pending_calls().next().is_some()
+            && self.calls.iter().all(|open| !open.is_open() || open.pending().is_some())
     }
 
     /// The keys whose callers have approved a call that waits for the approval of others.
@@ -56,7 +99,7 @@ impl Run {
     }
 
     /// What its last turn says, unless that it has nothing to say, and what it asks the user; while it waits for approvals
-    /// and its model said nothing, a sentence that tells so.
+    /// or for services, and its model said nothing, a sentence that tells so.
     pub(super) fn said_so_far(&self, reason: StopReason) -> String {
         if reason == StopReason::Guardrail {
             return self.tripped().unwrap_or_default();
@@ -69,16 +112,25 @@ impl Run {
             let all: Vec<_> = said.into_iter().chain(asked.map(|question| question.text())).collect();
             return all.join("\n\n");
         }
-        if reason != StopReason::Approval || !said.is_empty() {
+        if !said.is_empty() {
+            return said;
+        }
+        if reason == StopReason::ToolPending {
+            let tools: Vec<_> = self.pending_calls().map(|pending| pending.name.as_str()).collect();
+            return format!("The run waits for the answer of {}.", tools.join(", "));
+        }
+        if reason != StopReason::Approval {
             return said;
         }
         let tools: Vec<_> = self.approval_requests().map(|request| request.call.name.as_str()).collect();
         format!("The run waits for an approval before it calls {}.", tools.join(", "))
     }
 
-    /// Whether its responses stay open while it waits for approvals.
-    pub(super) fn waits_openly(&self) -> bool {
-        self.spec.policy.as_ref().is_some_and(|policy| policy.approval.mode == ApprovalMode::Wait)
+    /// Whether its responses stay open while it waits for this reason. For services its callers wait as they do for tools that
+    /// answer at once.
+    pub(super) fn waits_openly(&self, reason: StopReason) -> bool {
+        let is_wait = || self.spec.policy.as_ref().is_some_and(|policy| policy.approval.mode == ApprovalMode::Wait);
+        reason == StopReason::ToolPending || (reason == StopReason::Approval && is_wait())
     }
 
     /// Whether this is a call of the turn that is being answered.
@@ -89,7 +141,7 @@ impl Run {
 
     /// Applies what was decided of a call that waits for an approval.
     pub(super) fn decide(&mut self, approval: &Approval) {
-        self.was_decided = true;
+        self.needs_no_reader = true;
         let decided = self.calls.iter_mut().filter(|open| open.call.id == approval.call_id);
         decided.for_each(|open| open.resolve(approval));
     }

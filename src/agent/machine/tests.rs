@@ -3,6 +3,7 @@ mod histories;
 mod hooks;
 mod limits;
 mod own;
+mod pending;
 mod repeats;
 mod stops;
 mod unknown;

@@ -35,6 +35,12 @@ enum Verdict {
     Open,
 }
 
+impl Verdict {
+    fn of(is_done: bool) -> Self {
+        if is_done { Self::Settled } else { Self::Open }
+    }
+}
+
 impl Recovery {
     /// Sweeps the due index until the agent has drained.
     pub(in crate::agent) async fn sweep_due(&self) {
@@ -69,6 +75,7 @@ impl Recovery {
         for due in due::until(&**self.ledger.store(), now_ms).await? {
             let verdict = match due.kind {
                 DueKind::WaitOver => self.end_wait(&due).await,
+                DueKind::ToolAnswered => self.launcher.wake_if_waiting(&due).await.map(Verdict::of),
                 // Sent beside the sweep, which other things wait for. The entry is removed once that is done.
                 DueKind::Message => {
                     self.launcher.outbox.send_soon(due);
@@ -95,6 +102,10 @@ impl Recovery {
         if head.status == RunStatus::RequiresAction && head.waits_until_ms == Some(due.at_ms) {
             if head.reason == Some(StopReason::Approval) {
                 return self.expire_approvals(due, &head).await;
+            }
+            if head.waits_for_services() {
+                // Its driver gives up the calls that no service has answered.
+                return self.launcher.wake(tenant, &head).await.map(Verdict::of);
             }
             let ended = self.launcher.stop_unless_changed(tenant, &head).await?;
             if ended {

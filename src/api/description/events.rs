@@ -6,8 +6,9 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "CallProgress",
+    "DeferredCall",
     "EndOfHedge",
     "Ending",
     "Fallback",

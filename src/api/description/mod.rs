@@ -15,6 +15,8 @@ use utoipa::openapi::{Components, OpenApi, Ref, RefOr, Schema, Server, Type};
 
 /// Shapes whose members that are not named are kept or passed on.
 const OPEN: [&str; 5] = ["ChatMessage", "ChatPart", "ChatImageUrl", "ChatJsonSchema", "CompletionRequest"];
+/// The operation that asks for the token of a call in place of a key.
+const BY_TOKEN: &str = "answerToolCall";
 /// What the names of lists begin with.
 const LIST: &str = "List_";
 
@@ -46,6 +48,10 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
         }
     }
     for operation in document.paths.paths.values_mut().flat_map(operations) {
+        if operation.operation_id.as_deref() == Some(BY_TOKEN) {
+            operation.security = Some(vec![SecurityRequirement::new("bearer", Vec::<String>::new())]);
+            responses::refuse(operation);
+        }
         operation.parameters.iter_mut().flatten().for_each(never_null);
         never_null_body(operation);
         responses::complete(operation);

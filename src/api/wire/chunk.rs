@@ -51,6 +51,7 @@ impl<'a> Said<'a> {
             | Event::PlanCreated { .. }
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
+            | Event::ToolPending(_)
             | Event::ToolProgress { .. }
             | Event::ToolAnswered { .. }
             | Event::HookRan(_)

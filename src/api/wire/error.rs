@@ -68,7 +68,7 @@ error_codes! {
     SessionNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
-    /// The run has no such call that could be approved.
+    /// There is no such call that could be approved or answered.
     CallNotFound,
     /// There is nothing at this path.
     UnknownUrl,
@@ -98,6 +98,8 @@ error_codes! {
     EventsExpired,
     /// The call was approved too late.
     ApprovalExpired,
+    /// The call was answered too late.
+    CallExpired,
     /// The result of the first request with this idempotency key is no longer kept.
     ResultExpired,
     /// The idempotency key was used for another request.

@@ -83,6 +83,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::EventIdAhead => (409, "conflict_error", "event_id_ahead"),
         ErrorCode::EventsExpired => (410, "invalid_request_error", "events_expired"),
         ErrorCode::ApprovalExpired => (410, "invalid_request_error", "approval_expired"),
+        ErrorCode::CallExpired => (410, "invalid_request_error", "call_expired"),
         ErrorCode::ResultExpired => (410, "invalid_request_error", "result_expired"),
         ErrorCode::PayloadTooLarge => (413, "invalid_request_error", "payload_too_large"),
         ErrorCode::UriTooLong => (414, "invalid_request_error", "invalid_value"),

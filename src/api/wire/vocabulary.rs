@@ -44,7 +44,7 @@ vocabulary! {
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
     StopReasonText of StopReason: Done, NoReply, Length, ContentFilter, Guardrail, MaxIterations, MaxToolCalls, LoopGuard, TokenBudget, CostBudget,
-        Timeout, ClientTools, OutcomeAsked, AskUser, Approval, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
+        Timeout, ClientTools, OutcomeAsked, AskUser, Approval, ToolPending, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, ToolError, CrashLoop,
         StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;

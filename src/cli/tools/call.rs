@@ -181,6 +181,7 @@ fn context(
         request_id: None,
         timeout,
         fence: 1,
+        callback_token: None,
     })
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Calls {
 pub(super) enum Left {
     /// The step ended without it.
     Unanswered,
+    /// The run waits, for the services of those that are pending too.
+    Waiting,
     /// The log ends before it.
     Unfinished,
 }
@@ -48,6 +50,8 @@ struct Call {
     span: Span,
     /// The attempt before, which was interrupted.
     before: Option<Span>,
+    /// Whether its service goes on with it, whatever becomes of the replica.
+    is_pending: bool,
 }
 
 impl Calls {
@@ -65,13 +69,21 @@ impl Calls {
         if let Some(arguments) = subject.content.text(&call.arguments) {
             span.set(names::CALL_ARGUMENTS, arguments);
         }
-        self.open.push(Call { id: call.id.clone(), name: call.name.clone(), span, before: None });
+        self.open.push(Call { id: call.id.clone(), name: call.name.clone(), span, before: None, is_pending: false });
+    }
+
+    /// The service of a call goes on with it, beyond its step: it is a part of the run itself.
+    pub(super) fn leave_pending(&mut self, id: &CallId, run: SpanId) {
+        for call in self.open.iter_mut().filter(|call| call.id == *id) {
+            call.is_pending = true;
+            call.span.parent = Some(run);
+        }
     }
 
     /// The replica that made them left them at this time. Returns the spans of attempts that were followed by others.
     pub(super) fn interrupt(&mut self, at_ms: u64) -> Vec<Span> {
         let mut told = Vec::new();
-        for mut call in self.open.drain(..) {
+        for mut call in self.open.extract_if(.., |call| !call.is_pending) {
             call.span.end_ms = at_ms;
             call.span.fail("interrupted", "");
             told.extend(call.before.take());
@@ -92,7 +104,7 @@ impl Calls {
             let is_kept = |name| [names::EFFECT, names::CALL_ARGUMENTS].contains(&name);
             span.attributes.extend(before.attributes.iter().filter(|kept| is_kept(kept.name)).cloned());
             span.links.push(before.id);
-            self.open.push(Call { id, name, span, before: Some(before) });
+            self.open.push(Call { id, name, span, before: Some(before), is_pending: false });
         }
     }
 
@@ -133,10 +145,11 @@ impl Calls {
     /// Those that are left have no result, at least not yet.
     pub(super) fn close(&mut self, left: Left, at_ms: u64) -> Vec<Span> {
         let mut told = Vec::new();
-        for Call { mut span, before, .. } in self.open.drain(..) {
+        for Call { mut span, before, .. } in self.open.extract_if(.., |call| left != Left::Waiting || !call.is_pending)
+        {
             span.end_ms = at_ms;
             match left {
-                Left::Unanswered => span.fail("unanswered", ""),
+                Left::Unanswered | Left::Waiting => span.fail("unanswered", ""),
                 Left::Unfinished => span.set(names::UNFINISHED, true),
             }
             told.extend(before.into_iter().chain([span]));
@@ -188,6 +201,7 @@ fn describe(span: &mut Span, subject: &Subject, outcome: &ToolOutcome) {
     }
     let failure = match outcome.ending {
         CallEnding::Answered => outcome.has_failed().then_some("tool_error"),
+        CallEnding::Pending => None,
         CallEnding::Stopped => Some("stopped"),
         CallEnding::Skipped => Some("skipped"),
         CallEnding::Lost => Some("outcome_unknown"),

@@ -5,18 +5,21 @@
 //! its own within the resumption, with a link to what it continues. Times never go back, whatever the clocks of two
 //! replicas say, so a span lies within its parent.
 
+mod kept;
+
 use super::calls::{Calls, Left};
-use super::content::Content;
 use super::describe;
 use super::names::{self, event};
 use super::providers::Providers;
-use super::span::{Moment, Room, Span, Value};
+use super::span::{Moment, Room, Span};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::hedge::HedgeEnded;
 use crate::types::price::StepModel;
 use crate::types::trace::SpanId;
-use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, StopReason, TurnEnd, Usage};
+use crate::types::{
+    BudgetStatus, CallId, Event, Outcome, Record, RunStatus, SpanKey, StopReason, ToolOutcome, TurnEnd, Usage,
+};
 
 /// Most spans of a trace, beside its root: those that begin first. Not a setting: viewers show no more.
 const MOST_SPANS: usize = 5_000;
@@ -98,6 +101,7 @@ impl SpanFold {
             | Event::TextDelta { .. }
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. } => self.note_first_chunk(),
+            Event::ToolPending(pending) => self.calls.leave_pending(&pending.call_id, self.root.id),
             Event::ToolProgress { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
@@ -133,12 +137,7 @@ impl SpanFold {
                 let (step, _) = self.go_on_with_step(*step);
                 self.calls.start((&self.subject, &mut self.room), step, call, *effect, self.now_ms);
             }
-            Event::ToolFinished { step, call_id, name, outcome } => {
-                let step = self.go_on_with_step(*step);
-                let told = (&self.subject, &mut self.room);
-                let spans = self.calls.finish(told, step, (call_id, name), outcome, self.now_ms);
-                self.push_all(spans);
-            }
+            Event::ToolFinished { step, call_id, name, outcome } => self.finish_call(*step, (call_id, name), outcome),
             Event::StepCompleted { usage, turn_end, budget, .. } => self.complete_step(usage, turn_end, budget),
             Event::StopRequested { reason, .. } => self.note(event::STOP, [(names::REASON, reason.as_str().into())]),
             Event::StopAfterStep => self.note(event::STOP, [(names::REASON, StopReason::Cancelled.as_str().into())]),
@@ -149,6 +148,12 @@ impl SpanFold {
             Event::HandedOff => self.hand_off(),
             Event::RunFinished(outcome) => self.finish(outcome),
         }
+    }
+
+    fn finish_call(&mut self, step: u32, call: (&CallId, &str), outcome: &ToolOutcome) {
+        let step = self.go_on_with_step(step);
+        let spans = self.calls.finish((&self.subject, &mut self.room), step, call, outcome, self.now_ms);
+        self.push_all(spans);
     }
 
     fn note_in_call(&mut self, moment: Moment) {
@@ -333,10 +338,11 @@ impl SpanFold {
 
     fn finish(&mut self, outcome: &Outcome) {
         self.status = outcome.status();
-        self.close_parts(Left::Unanswered);
         if self.status.is_final() {
+            self.close_parts(Left::Unanswered);
             return describe::outcome(&mut self.root, self.subject.content, outcome);
         }
+        self.close_parts(Left::Waiting);
         self.waits += 1;
         let mut span = self.begin(SpanKey::Wait(self.waits), "wait for client");
         span.set(names::REASON, outcome.reason.as_str());
@@ -362,39 +368,5 @@ impl SpanFold {
         let left = self.calls.close(left, self.now_ms);
         self.push_all(left);
         self.end(|fold| &mut fold.step);
-    }
-
-    /// Ends a span now, if it is open.
-    fn end(&mut self, which: impl FnOnce(&mut Self) -> &mut Option<Span>) {
-        if let Some(mut span) = which(self).take() {
-            span.end_ms = self.now_ms;
-            self.push(span);
-        }
-    }
-
-    fn push_all(&mut self, spans: impl IntoIterator<Item = Span>) {
-        for span in spans {
-            self.push(span);
-        }
-    }
-
-    fn push(&mut self, mut span: Span) {
-        if !span.is_told {
-            self.left_out += 1;
-            return;
-        }
-        if self.content + span.content() > MOST_CONTENT {
-            self.is_content_left_out = true;
-            self.subject.content = Content::Off;
-        }
-        if self.is_content_left_out {
-            span.leave_content_out();
-        }
-        self.content += span.content();
-        self.done.push(span);
-    }
-
-    fn note<const N: usize>(&mut self, name: &'static str, attributes: [(&'static str, Value); N]) {
-        self.root.add(Moment::new(name, self.now_ms, attributes));
     }
 }

@@ -199,6 +199,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::HedgeEnded(ended) => ended.step = newest,
             Event::ApprovalRequired(request) => request.step = newest,
             Event::ApprovalResolved(approval) => approval.step = newest,
+            Event::ToolPending(pending) => pending.step = newest,
             Event::HookRan(ran) => ran.step = newest,
             Event::RunQueued
             | Event::RunStarted

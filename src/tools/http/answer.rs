@@ -1,5 +1,7 @@
 //! Reads an answer, up to a size: as text, as a picture or a document, or piece by piece where it tells how far a call is.
 
+use std::fmt::Write as _;
+
 use ::http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,26 +36,43 @@ pub(super) async fn read(response: Response, max_bytes: usize, progress: &Progre
         return Err(Unreadable::Compressed(encoding));
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
-    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let name = headers.get(CONTENT_DISPOSITION).and_then(|value| file_name(value.to_str().ok()?));
     drop(headers);
-    let (body, cut) = match Framing::of(&essence) {
+    let (body, cut) = match Framing::of(&essence(&kind)) {
         Some(framing) => read_streamed(arriving, Streamed::new(framing, max_bytes), progress).await,
         None => read_whole(arriving, max_bytes).await,
     }
     .map_err(Unreadable::Broken)?;
-    let bytes = body.len() as u64;
-    if !cut
+    Ok(Answer { parts: parts(&body, &kind, name, cut.then_some(max_bytes)), bytes: body.len() as u64 })
+}
+
+/// What a body says that came whole, with these headers.
+pub fn parts_of(headers: &HeaderMap, body: &[u8]) -> Vec<Part> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let name = headers.get(CONTENT_DISPOSITION).and_then(|value| file_name(value.to_str().ok()?));
+    parts(body, kind, name, None)
+}
+
+/// A body as a picture or document, else as text. One that was cut at so many bytes is text, with a note that says so.
+fn parts(body: &[u8], kind: &str, name: Option<String>, cut_at: Option<usize>) -> Vec<Part> {
+    let essence = essence(kind);
+    if cut_at.is_none()
         && !body.is_empty()
-        && let Some(part) = media(&essence, name, &body)
+        && let Some(part) = media(&essence, name, body)
     {
-        return Ok(Answer { parts: vec![part], bytes });
+        return vec![part];
     }
-    let text = text(&body, cut).unwrap_or_else(|| binary(body.len(), cut, &kind));
-    let note = format!("\n[The answer is longer than {max_bytes} bytes; the rest was not read.]");
-    let text = if cut { text + &note } else { text };
-    let parts = if text.is_empty() { Vec::new() } else { vec![Part::text(text)] };
-    Ok(Answer { parts, bytes })
+    let is_cut = cut_at.is_some();
+    let mut text = text(body, is_cut).unwrap_or_else(|| binary(body.len(), is_cut, kind));
+    if let Some(most) = cut_at {
+        let _ = write!(text, "\n[The answer is longer than {most} bytes; the rest was not read.]");
+    }
+    if text.is_empty() { Vec::new() } else { vec![Part::text(text)] }
+}
+
+/// A media type without its parameters.
+fn essence(kind: &str) -> String {
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 async fn read_whole(mut arriving: Body, max_bytes: usize) -> Result<(Vec<u8>, bool), HttpError> {

@@ -8,6 +8,7 @@ mod answer;
 mod declared;
 mod fill;
 mod identity;
+pub mod later;
 pub mod openapi;
 mod service;
 mod streamed;
@@ -27,7 +28,9 @@ use url::Url;
 
 use crate::config::{BodyType, HttpToolConfig, Identity, RequestTemplates};
 use crate::net::client::{CannotConnect, HttpClient, Reach};
+pub use crate::tools::http::answer::parts_of;
 use crate::tools::http::declared::Declared;
+use crate::tools::http::later::AnswersLater;
 pub use crate::tools::http::service::HttpToolError;
 use crate::tools::http::service::Service;
 use crate::tools::http::template::{Arguments, Template};
@@ -58,8 +61,18 @@ pub struct HttpTool {
 impl HttpTool {
     /// A tool that sends its requests with `client`, which should be one that [`client`] made.
     pub fn new(config: &HttpToolConfig, client: HttpClient) -> Result<Self, HttpToolError> {
-        let HttpToolConfig { name, description, method, url, effect, parameters, templates, timeout, .. } =
-            config.clone();
+        let HttpToolConfig {
+            name,
+            description,
+            method,
+            url,
+            effect,
+            parameters,
+            templates,
+            timeout,
+            answers_later,
+            ..
+        } = config.clone();
         if arguments_go(&method).is_none() {
             return Err(HttpToolError(format!(
                 "the method {method} is not one of GET, HEAD, DELETE, POST, PUT, PATCH"
@@ -75,7 +88,8 @@ impl HttpTool {
                 "a template names `{{{unknown}}}`, which the parameters do not declare"
             )));
         }
-        let service = Service::new(client, &config.headers, config.send_identity.clone(), config.max_response)?;
+        let service = Service::new(client, &config.headers, config.send_identity.clone(), config.max_response)?
+            .answering_later(answers_later.as_ref().map(AnswersLater::new));
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
         Ok(Self { spec, method, template, templates, declared, service })
     }
@@ -153,6 +167,10 @@ impl Tool for HttpTool {
 
     fn too_long(&self, told: Told<'_>) -> Option<Identity> {
         identity::too_long(&self.service.send_identity, told)
+    }
+
+    fn answers_within(&self) -> Option<Duration> {
+        self.service.answers_within()
     }
 
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {

@@ -1,6 +1,7 @@
 //! A service behind tools: what all requests to it have, and what its answers mean.
 
 use std::fmt;
+use std::time::Duration;
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use ::http::{Request, StatusCode};
@@ -8,6 +9,7 @@ use bytes::Bytes;
 
 use super::answer::{self, Answer, Unreadable};
 use super::identity;
+use super::later::AnswersLater;
 use crate::config::{Secret, SentIdentity};
 use crate::failpoint;
 use crate::net::client::{HttpClient, HttpError, common_headers};
@@ -28,6 +30,8 @@ pub(super) struct Service {
     headers: HeaderMap,
     pub(super) send_identity: SentIdentity,
     max_response_bytes: usize,
+    /// How it may answer later, if it may. Boxed, as few do.
+    answers_later: Option<Box<AnswersLater>>,
 }
 
 impl Service {
@@ -47,7 +51,17 @@ impl Service {
         let mut headers = common_headers();
         headers.extend(own.collect::<Result<HeaderMap, HttpToolError>>()?);
         let max_response_bytes = usize::try_from(max_response).unwrap_or(usize::MAX);
-        Ok(Self { client, headers, send_identity, max_response_bytes })
+        Ok(Self { client, headers, send_identity, max_response_bytes, answers_later: None })
+    }
+
+    /// The same, which may answer later if this is given.
+    pub(super) fn answering_later(self, answers_later: Option<AnswersLater>) -> Self {
+        Self { answers_later: answers_later.map(Box::new), ..self }
+    }
+
+    /// How long after a call its answer may come, if it may come later.
+    pub(super) fn answers_within(&self) -> Option<Duration> {
+        self.answers_later.as_ref().map(|later| later.timeout)
     }
 
     /// Whether it is told anything of a run's caller.
@@ -76,6 +90,9 @@ impl Service {
         };
         correlation.add_to(&mut headers);
         identity::add(&mut headers, &self.send_identity, context)?;
+        if let (Some(later), Some(token)) = (&self.answers_later, &context.callback_token) {
+            later.add_to(&mut headers, &context.call, token);
+        }
         Ok(headers)
     }
 
@@ -89,6 +106,10 @@ impl Service {
         let response = self.client.send(request).await.map_err(|error| unanswered(name, &error, context))?;
         failpoint::hit("tool.answering");
         let status = response.status;
+        if status == StatusCode::ACCEPTED && self.answers_later.is_some() && context.callback_token.is_some() {
+            // What it says beside that is for nobody, and might not end.
+            return Ok(ToolAnswer { is_pending: true, status: Some(status.as_u16()), ..ToolAnswer::default() });
+        }
         let answer = answer::read(response, self.max_response_bytes, &context.progress).await;
         let answer = answer.map_err(|error| unreadable(name, status, error, context))?;
         if is_of_gateway(status) {

@@ -72,6 +72,7 @@ impl Endpoint {
             .unwrap(),
             timeout: None,
             max_response: 1_000,
+            answers_later: None,
         };
         assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
         HttpTool::new(&config, client().unwrap())
@@ -103,6 +104,7 @@ fn answer(path: &str) -> Act {
     match path {
         "/missing" => whole("404 Not Found", b"no such city"),
         "/moved" => whole("302 Found\r\nlocation: /elsewhere", b"gone"),
+        "/accepted" => whole("202 Accepted\r\ncontent-type: text/plain", b"queued"),
         "/empty" => Act::from("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"),
         "/broken" => whole("502 Bad Gateway", b""),
         "/zipped" => whole("200 OK\r\ncontent-encoding: gzip", b"\x1f\x8b\x08"),
@@ -340,4 +342,34 @@ async fn arguments_go_where_templates_name_them_and_nowhere_else() {
     let unknown = RequestTemplates { body: body(json!(["{town}"])), ..RequestTemplates::default() };
     let error = endpoint.with_templates(Method::POST, "/", unknown).unwrap_err();
     assert!(error.0.contains("`{town}`, which the parameters do not declare"), "{error}");
+}
+
+#[tokio::test]
+async fn a_service_that_may_answer_later_is_told_where_and_by_which_token() {
+    let endpoint = Endpoint::start().await;
+    let arguments = RawValue::from_string("{}".into()).unwrap();
+    let with_token = || CallContext { callback_token: Some("t0ken".into()), ..context(Duration::from_secs(5)) };
+    let plain = endpoint.tool(Method::POST, "/accepted");
+    let answer = plain.call(&arguments, &with_token()).await.unwrap();
+    assert_eq!((answer.is_pending, answer.parts), (false, vec![Part::text("queued")]), "202 is an answer as any other");
+    assert!(!endpoint.last().2.contains_key("x-loopgate-callback-token"));
+
+    let public_url = "https://agents.example.com/base/".parse().unwrap();
+    let later = crate::config::AnswersLater { timeout: Duration::from_secs(60), public_url };
+    let later = |mut tool: HttpTool| {
+        tool.service = tool.service.answering_later(Some(AnswersLater::new(&later)));
+        tool
+    };
+    let tool = later(endpoint.tool(Method::POST, "/accepted"));
+    assert_eq!(tool.answers_within(), Some(Duration::from_secs(60)));
+    let context = with_token();
+    let answer = tool.call(&arguments, &context).await.unwrap();
+    assert_eq!((answer.is_pending, answer.status), (true, Some(202)));
+    let headers = endpoint.last().2;
+    let url = format!("https://agents.example.com/base/v1/tool-results/{}", context.call);
+    assert_eq!(headers["x-loopgate-callback-url"], url.as_str());
+    assert_eq!(headers["x-loopgate-callback-token"], "t0ken");
+    assert_eq!(headers["x-loopgate-callback-timeout-ms"], "60000");
+    let at_once = later(endpoint.tool(Method::POST, "/pay")).call(&arguments, &with_token()).await.unwrap();
+    assert_eq!((at_once.is_pending, at_once.parts), (false, vec![Part::text("sunny")]), "it may answer at once");
 }

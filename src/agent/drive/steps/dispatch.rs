@@ -17,11 +17,15 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::pending::accepted;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::outcome::{NOT_MADE, made, settled, stopped};
 use crate::agent::drive::steps::settle_result::settle_result;
+use crate::agent::ledger::callback::Callback;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
+use crate::store::CommitError;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
 use crate::types::tool::CallEnding;
 use crate::types::{CallId, Effect, Event, SpanKey, ToolCall, ToolOutcome, ToolProgress};
@@ -39,6 +43,13 @@ pub(super) struct Checked {
     pub(super) attempt: u32,
     /// Whether its intent is recorded: a crash interrupted it.
     pub(super) has_begun: bool,
+}
+
+impl Checked {
+    /// Whether its tool may say that the call goes on.
+    fn may_be_answered_later(&self) -> bool {
+        self.tool.tool().answers_within().is_some()
+    }
 }
 
 /// What happened while a batch ran.
@@ -62,8 +73,10 @@ impl Pacing {
     /// How a batch is recorded that begins now.
     fn of(driver: &Driver, batch: &[Checked]) -> Self {
         let store = driver.recorder.store();
-        // Another replica that could accept a cancellation, or resume the run, must know of a call before it is made.
-        if store.is_shared() || batch.iter().any(|checked| checked.effect != Effect::Read) {
+        // Another replica that could accept a cancellation, or resume the run, must know of a call before it is made; and so
+        // must who takes the answer of a service.
+        let is_seen = |checked: &Checked| checked.effect != Effect::Read || checked.may_be_answered_later();
+        if store.is_shared() || batch.iter().any(is_seen) {
             return Self::AtOnce;
         }
         Self::Beside { pace: store.pace(), due: Instant::now() + store.pace() }
@@ -126,13 +139,20 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
         return compute(driver, batch).await;
     }
     let mut pacing = Pacing::of(driver, &batch);
+    let callback = if batch.iter().any(Checked::may_be_answered_later) {
+        // Boxed, as few tools answer later.
+        Some(Box::new(Box::pin(open_callback(driver)).await?))
+    } else {
+        None
+    };
     if !begin(driver, &batch, &pacing).await? {
         return Ok(false);
     }
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
     let begun = Instant::now();
-    let calls: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
+    let calls: FuturesUnordered<_> =
+        batch.into_iter().map(|checked| answer(driver, checked, callback.as_deref(), &reports)).collect();
     let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
     while !open.is_empty() {
@@ -190,7 +210,7 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
     let (reports, _) = mpsc::channel(MAX_REPORTS);
     let (mut batch, begun) = (batch.into_iter(), Instant::now());
     while let Some(checked) = batch.next() {
-        let (call, outcome) = answer(driver, checked, &reports).await;
+        let (call, outcome) = answer(driver, checked, None, &reports).await;
         let unanswered = if is_out_of_time(driver, &outcome) {
             driver.signals.now().map_or(Ok(()), |interruption| driver.handle_interruption(interruption))?;
             Some(call)
@@ -274,11 +294,31 @@ async fn finish(
 ) -> Result<(), Exit> {
     failpoint::hit("tool.answered");
     open.retain(|open| open.id != call.id);
-    settle_result(driver, call, outcome).await?;
+    if outcome.ending == CallEnding::Pending {
+        leave_pending(driver, call, &outcome);
+    } else {
+        settle_result(driver, call, outcome).await?;
+    }
     if at_once && !open.is_empty() {
         driver.recorder.flush().await?;
     }
     Ok(())
+}
+
+/// Makes known where the calls of the run are answered later, before a service is told of it.
+async fn open_callback(driver: &Driver) -> Result<Callback, Exit> {
+    let (recorder, retention) = (&driver.recorder, driver.retention);
+    let open = || Callback::open(&**recorder.store(), recorder.run().spec(), retention);
+    Ok(RetryWhileLeased::new(recorder.validity()).read(open).await.map_err(CommitError::from)?)
+}
+
+/// Records that the service of a call goes on with it.
+fn leave_pending(driver: &mut Driver, call: &ToolCall, outcome: &ToolOutcome) {
+    let longest = driver.retention.wait;
+    let within = driver.tools.answers_within(&call.name).map_or(longest, |within| within.min(longest));
+    let now_ms = driver.recorder.store().now_ms();
+    let accepted = accepted(driver.recorder.run(), call, outcome.latency_ms, now_ms, within);
+    driver.recorder.queue(accepted);
 }
 
 /// Records the progress of a call.
@@ -294,6 +334,7 @@ async fn report(driver: &mut Driver, open: &[ToolCall], call_id: CallId, progres
 fn answer(
     driver: &Driver,
     checked: Checked,
+    callback: Option<&Callback>,
     reports: &mpsc::Sender<(CallId, ToolProgress)>,
 ) -> impl Future<Output = (ToolCall, ToolOutcome)> + use<> {
     let Checked { call, tool, effect, arguments, attempt, .. } = checked;
@@ -318,6 +359,7 @@ fn answer(
         timeout: timeout(),
         fence: driver.recorder.fence().token,
         progress: ProgressSink::new(call.id.clone(), reports.clone()),
+        callback_token: callback.filter(|_| tool.tool().answers_within().is_some()).map(|known| known.token(&call.id)),
     };
     async move {
         let mut outcome = invoke(tool.clone(), arguments.clone(), context.clone()).await;

@@ -17,6 +17,7 @@ use crate::agent::usage::CountedRun;
 use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
+use crate::types::pending::PendingCall;
 use crate::types::report::Report;
 use crate::types::session::Session;
 use crate::types::{Event, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
@@ -108,7 +109,9 @@ async fn try_to_end(driver: &mut Driver, end: &mut End) -> Result<Option<Attempt
     loop {
         let session = read_session(driver).await?;
         let run = driver.recorder.run().spec().id.clone();
-        if end.waits_until_ms.is_some() && session.as_ref().is_some_and(|found| is_waited_for(&found.session, &run)) {
+        // Services are waited for as for other tools.
+        let may_give_way = end.waits_until_ms.is_some() && end.outcome.reason != StopReason::ToolPending;
+        if may_give_way && session.as_ref().is_some_and(|found| is_waited_for(&found.session, &run)) {
             // Its client asked for something else meanwhile, which ends a run that waits.
             tracing::info!(%run, "the run is cancelled instead of waiting for its client: others wait for its end");
             *end = End { outcome: outcome(driver, StopReason::Cancelled), waits_until_ms: None };
@@ -190,7 +193,8 @@ async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
     let now_ms = driver.recorder.store().now_ms();
     let run = driver.recorder.run();
     let at_ms = now_ms.saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
-    let at_ms = run.approval_requests().map(|request| request.expires_ms).fold(at_ms, u64::min);
+    let given_up = run.pending_calls().map(PendingCall::given_up_ms);
+    let at_ms = run.approval_requests().map(|request| request.expires_ms).chain(given_up).fold(at_ms, u64::min);
     let entries = commits::index_wait(run.spec(), at_ms, retention);
     let commit = || async {
         let committing = entries.iter().map(|entry| driver.recorder.store().commit(entry.clone()));

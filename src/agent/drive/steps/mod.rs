@@ -3,6 +3,7 @@
 pub mod admit;
 pub mod answer_call;
 pub(super) mod ask;
+pub(super) mod await_services;
 pub mod begin;
 pub mod call_model;
 pub mod count;

@@ -14,14 +14,14 @@ pub(in crate::agent::drive) const NOT_MADE: &str = "The call was not made: the r
 
 /// What came of a call of this effect. A call that changes nothing has failed if its answer was lost; the
 /// outcome of any other call is unknown.
-pub(super) fn settled(outcome: ToolOutcome, effect: Effect) -> ToolOutcome {
+pub(in crate::agent::drive) fn settled(outcome: ToolOutcome, effect: Effect) -> ToolOutcome {
     match (outcome.ending, effect) {
         (CallEnding::Lost, Effect::Read) => ToolOutcome { ending: CallEnding::Answered, ..outcome },
         (CallEnding::Lost, Effect::Idempotent | Effect::Write) => {
             let lost = ToolOutcome::lost(format!("{} {UNKNOWN}", outcome.text()));
             ToolOutcome { latency_ms: outcome.latency_ms, ..lost }
         }
-        (CallEnding::Answered | CallEnding::Stopped | CallEnding::Skipped, _) => outcome,
+        (CallEnding::Answered | CallEnding::Stopped | CallEnding::Skipped | CallEnding::Pending, _) => outcome,
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn not_made_again(why: &str) -> ToolOutcome {
 }
 
 /// What came of a call that began with this effect and was stopped with its run, after so long.
-pub(super) fn stopped(began_as: Effect, after: Duration) -> ToolOutcome {
+pub(in crate::agent::drive) fn stopped(began_as: Effect, after: Duration) -> ToolOutcome {
     const WHY: &str = "The call was stopped with the run.";
     let outcome = match began_as {
         Effect::Read => ToolOutcome::stopped(WHY),
@@ -63,7 +63,7 @@ pub(super) fn withheld(outcome: ToolOutcome, why: &str) -> ToolOutcome {
 
 /// What came of a call that was made. One that failed took a millisecond at least: by that the log tells it from one that
 /// was not made.
-pub(super) fn made(outcome: ToolOutcome) -> ToolOutcome {
+pub(in crate::agent::drive) fn made(outcome: ToolOutcome) -> ToolOutcome {
     let latency_ms = outcome.latency_ms.max(u64::from(outcome.is_error));
     ToolOutcome { latency_ms, ..outcome }
 }

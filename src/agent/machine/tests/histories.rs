@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest};
+use crate::types::pending::PendingCall;
 use crate::types::rules::{Reflection, ToolErrors};
 use crate::types::tool::CallEnding;
 
@@ -83,6 +84,12 @@ impl Chance {
                     self.ends(call, ToolOutcome::skipped("no"));
                 }
             }
+            Step::AwaitServices if self.choice() == 1 => self.is_answered_later(),
+            Step::AwaitServices => {
+                let outcome = self.story.run.outcome(StopReason::ToolPending, 100);
+                self.story.happens(Event::RunFinished(Box::new(outcome)));
+            }
+            Step::SettleAnswer(call, outcome) => self.finishes(&call, *outcome),
             Step::CompleteStep => self.story.completes_step(),
             Step::Plan(text) => self.story.happens(Event::PlanCreated { step: self.story.run.step() + 1, text }),
             Step::Reflect(text) => {
@@ -93,11 +100,7 @@ impl Chance {
                 let outcome = self.story.run.outcome(reason, 100);
                 self.story.happens(Event::RunFinished(Box::new(outcome)));
             }
-            Step::FallBack
-            | Step::WarnBudget { .. }
-            | Step::AskStartHooks
-            | Step::SettleAnswer(..)
-            | Step::TellGuarded(_) => {
+            Step::FallBack | Step::WarnBudget { .. } | Step::AskStartHooks | Step::TellGuarded(_) => {
                 panic!("the run has one model, no budget, no hooks and no guards")
             }
         }
@@ -146,6 +149,12 @@ impl Chance {
                 return;
             }
             let outcome = match self.choice() {
+                3 if call.name != "recall" => {
+                    let (step, call_id, name) = (self.story.run.step(), call.id.clone(), call.name.clone());
+                    let pending = PendingCall { step, call_id, name, began_ms: 0, expires_ms: 0 };
+                    self.story.happens(Event::ToolPending(Box::new(pending)));
+                    continue;
+                }
                 1 => ToolOutcome::failed("no"),
                 2 if effect == Effect::Write => ToolOutcome::lost("?"),
                 _ => ToolOutcome { parts: vec![Part::text("result")], ..ToolOutcome::default() },
@@ -154,8 +163,19 @@ impl Chance {
         }
     }
 
+    /// A service answers a call that it had accepted, or is given up.
+    fn is_answered_later(&mut self) {
+        let Some(call_id) = self.story.run.pending_calls().next().map(|pending| pending.call_id.clone()) else {
+            return;
+        };
+        let lost = self.choice() == 1;
+        let told = ToolOutcome { parts: vec![Part::text("late")], ..ToolOutcome::default() };
+        let outcome = Box::new(if lost { ToolOutcome::lost("?") } else { told });
+        self.story.happens(Event::ToolAnswered { call_id, outcome });
+    }
+
     fn ends(&mut self, call: &ToolCall, outcome: ToolOutcome) {
-        if self.story.run.started(&call.id).is_none() {
+        if self.story.run.awaits_answer(&call.id).is_none() {
             let effect = Effect::Read;
             self.story.happens(Event::ToolStarted { step: self.story.run.step(), call: call.clone(), effect });
         }
@@ -171,6 +191,13 @@ impl Chance {
     fn is_answered(&mut self) {
         if self.choice() == 1 {
             return self.story.happens(Event::stop(StopReason::Cancelled));
+        }
+        if self.story.run.pending_calls().next().is_some() {
+            self.story.happens(Event::RunResumed { leg: None });
+            if self.choice() != 1 {
+                self.is_answered_later();
+            }
+            return;
         }
         self.legs += 1;
         let asked: Vec<_> = self.story.run.approval_requests().cloned().collect();

@@ -27,6 +27,7 @@ impl NativeEvent<'_> {
             Self::ApprovalRequired(_) => "approval.required",
             Self::ApprovalResolved(_) => "approval.resolved",
             Self::ToolCall { .. } => "tool.call",
+            Self::ToolPending(_) => "tool.pending",
             Self::ToolProgress(_) => "tool.progress",
             Self::ToolResult { .. } => "tool.result",
             Self::HookRan(_) => "hook.ran",

@@ -15,7 +15,7 @@ use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::guarded::{FlaggedInput, TriggeredGuardrail, TruncatedInput};
 use crate::api::wire::agent::hook::HookEvent;
 use crate::api::wire::agent::object::Arguments;
-use crate::api::wire::agent::progress::CallProgress;
+use crate::api::wire::agent::progress::{CallProgress, DeferredCall};
 use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::turn_end::finish_reason;
@@ -136,6 +136,9 @@ pub enum NativeEvent<'a> {
         #[schema(value_type = Value)]
         arguments: Arguments<'a>,
     },
+    /// The service of a server-side tool goes on with a call, and answers later.
+    #[serde(rename = "tool.pending")]
+    ToolPending(DeferredCall<'a>),
     /// A server-side tool tells how far it is.
     #[serde(rename = "tool.progress")]
     ToolProgress(CallProgress<'a>),
@@ -222,9 +225,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::RunResumed { .. } => NativeEvent::RunResumed { seq, run_id, session_id, model },
         Event::StepStarted { step, .. } => NativeEvent::StepStarted { seq, step: *step },
         Event::ThinkingDelta { step, text } => NativeEvent::ThinkingDelta { seq, step: *step, text },
-        Event::ToolArgumentsDelta { step, call_id, delta } => {
-            NativeEvent::ToolCallDelta { seq, step: *step, call_id: call_id.as_str(), arguments_delta: delta }
-        }
+        Event::ToolArgumentsDelta { step, call_id, delta } => arguments_delta(seq, *step, call_id, delta),
         Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind: _, cause } => {
             NativeEvent::ProviderRetry {
                 seq,
@@ -248,6 +249,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::PlanCreated { step, text } => NativeEvent::PlanCreated { seq, step: *step, text },
         Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
+        Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
         Event::HookRan(ran) => NativeEvent::HookRan(HookEvent::new(seq, ran)),
@@ -281,6 +283,10 @@ fn loop_guard(seq: u64, found: &LoopFinding) -> NativeEvent<'_> {
     let LoopFinding { step, rule, repeats, tools, stops } = found;
     let action = if *stops { "stop" } else { "warn" };
     NativeEvent::LoopGuardTriggered { seq, step: *step, action, rule: rule.as_str(), repeats: *repeats, tools }
+}
+
+fn arguments_delta<'a>(seq: u64, step: u32, call_id: &'a CallId, delta: &'a str) -> NativeEvent<'a> {
+    NativeEvent::ToolCallDelta { seq, step, call_id: call_id.as_str(), arguments_delta: delta }
 }
 
 fn tool_call(seq: u64, step: u32, call: &ToolCall) -> NativeEvent<'_> {

@@ -215,6 +215,8 @@ fn action(reason: StopReason) -> &'static str {
         "approval"
     } else if reason == StopReason::AskUser {
         "ask_user"
+    } else if reason == StopReason::ToolPending {
+        "tool_pending"
     } else if reason == StopReason::OutcomeAsked {
         "outcome_unknown"
     } else {

@@ -87,6 +87,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         | StopReason::NoReply
         | StopReason::AskUser
         | StopReason::Approval
+        | StopReason::ToolPending
         | StopReason::Cancelled
         | StopReason::Abandoned => Some("stop"),
         StopReason::Length

@@ -113,6 +113,7 @@ impl ChatChunks {
             | Event::PlanCreated { .. }
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
+            | Event::ToolPending(_)
             | Event::ToolProgress { .. }
             | Event::HookRan(_)
             | Event::ToolFinished { .. }

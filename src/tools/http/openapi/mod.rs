@@ -30,6 +30,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, COOKIE};
 use ::http::{Method, Request, Uri};
@@ -43,6 +44,7 @@ pub use self::operation::Skipped;
 use self::operation::{Operation, Operations};
 use self::server::Servers;
 use super::declared::Declared;
+use super::later::AnswersLater;
 use super::service::{HttpToolError, Service};
 use super::{identity, looked_into};
 use crate::config::{Identity, OpenApiConfig, Secret};
@@ -128,6 +130,8 @@ impl OpenApiTool {
             source: Source::OpenApi,
         };
         let declared = Declared::by(&spec.parameters);
+        let answers_later = config.answer_later(&operation.name).map(AnswersLater::new);
+        let service = service.answering_later(answers_later);
         Ok(Self { spec, operation, base, query: config.query.clone(), declared, service })
     }
 
@@ -184,6 +188,10 @@ impl Tool for OpenApiTool {
 
     fn too_long(&self, told: Told<'_>) -> Option<Identity> {
         identity::too_long(&self.service.send_identity, told)
+    }
+
+    fn answers_within(&self) -> Option<Duration> {
+        self.service.answers_within()
     }
 
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {

@@ -51,6 +51,7 @@ impl Service {
             send_identity: SentIdentity::default(),
             timeout: None,
             max_response: 1_000,
+            answers_later: (None, Vec::new()),
         }
     }
 

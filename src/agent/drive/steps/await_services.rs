@@ -1,0 +1,19 @@
+//! Waits for services that answer calls later.
+//!
+//! What they answer arrives in the run's inbox. So a run cannot begin to wait, and a call cannot be given up, while an answer
+//! is there that the run has not read.
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::pending::given_up;
+use crate::agent::drive::steps::finish::finish;
+use crate::types::StopReason;
+
+/// Lets the run wait without a driver, or gives up the calls whose time is up.
+pub(in crate::agent::drive) async fn await_services(driver: &mut Driver) -> Result<(), Exit> {
+    let late = given_up(driver.recorder.run(), driver.recorder.store().now_ms());
+    if late.is_empty() {
+        return finish(driver, StopReason::ToolPending).await;
+    }
+    driver.record_unless_told(late, |tx| tx).await?;
+    Ok(())
+}
