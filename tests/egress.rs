@@ -158,6 +158,58 @@ async fn nothing_that_a_model_names_leads_inside() {
 }
 
 #[tokio::test]
+async fn no_server_of_tools_that_a_caller_names_leads_inside() {
+    let canary = Canary::everywhere();
+    let port = canary.port();
+    let mut urls: Vec<String> =
+        INSIDE.iter().chain(&REFUSED).map(|url| url.replace("PORT", &port.to_string())).collect();
+    let mut script = vec![format!("rebinding.test={OURS}|127.0.0.1"), format!("ours.test={OURS}")];
+    for (at, answers) in ANSWERS.iter().enumerate().filter(|(_, answers)| !answers.is_empty()) {
+        script.push(format!("inside{at}.test={}", answers.join(",")));
+        urls.push(format!("http://inside{at}.test:{port}/"));
+    }
+    // Redirects of the kind that servers of tools may answer, and of the other kind.
+    let leads: Vec<String> =
+        urls.iter().filter(|url| url.bytes().all(|byte| byte.is_ascii_graphic())).cloned().collect();
+    let listed = leads.clone();
+    let redirect = move |request: &Request| {
+        let number = request.target.rsplit('/').next().and_then(|number| number.parse::<usize>().ok()).unwrap_or(0);
+        let status = if request.target.starts_with("/307") { 307 } else { 302 };
+        Reply::status(status).header("location", &listed[number])
+    };
+    let site = HttpServer::start_at(&format!("{OURS}:0"), |_| true, redirect).await;
+    let own = site.address().port();
+    let beside = Canary::at(SocketAddr::from(([127, 0, 0, 1], own)));
+    let upstream = Upstream::start([]).await;
+    let config = format!(
+        "{}[egress]\nports = [80, 443, {own}, {port}]\nprivate_addresses = [\"{OURS}\"]\n[request_mcp]\nenabled = true\n\
+         allow_http = true\nlist_timeout = \"5s\"\n",
+        upstream.config()
+    );
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let library = names(&directory).await;
+    let server = TestServer::builder(&config)
+        .env("LD_PRELOAD", library.to_str().expect("the path is text"))
+        .env("LOOPGATE_TEST_NAMES", &script.join(";"))
+        .start()
+        .await;
+    for (at, _) in leads.iter().enumerate() {
+        urls.extend(["307", "302"].map(|status| format!("http://ours.test:{own}/{status}/{at}")));
+    }
+    urls.push(format!("http://rebinding.test:{own}/302/0"));
+    for url in &urls {
+        let named = json!({"type": "mcp", "server_label": "s", "server_url": url, "authorization": "SECRET"});
+        let ask = json!({"model": "test", "messages": [{"role": "user", "content": "Go."}], "tools": [named]});
+        let answer = server.post("/v1/agent/completions", &ask).await;
+        assert!(matches!(answer.status, 400 | 424), "{url}: {}", answer.body);
+    }
+    canary.is_untouched();
+    beside.iter().for_each(Canary::is_untouched);
+    assert!(site.requests().len() > leads.len(), "the redirects were asked for");
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
 async fn no_picture_that_a_caller_names_leads_inside() {
     let canary = Canary::everywhere();
     let upstream = Upstream::start([]).await;

@@ -51,6 +51,7 @@ const ROOMS: [(&str, u8); 32] = [
     ("generation", 3),
     ("quotas", 2),
     ("policies", 2),
+    ("naming", 2),
     ("ownership", 2),
     ("follow", 2),
     ("inbox", 2),

@@ -91,6 +91,18 @@ pub enum StartError {
     /// The key has as many live runs as it may have.
     #[error("this key may have {0} runs at once; try again when one of them has ended")]
     TooManyRuns(u32),
+    /// The request may not name servers of tools.
+    #[error("{0}")]
+    ServersForbidden(String),
+    /// A server that the request names did not list its tools.
+    #[error("{0}")]
+    ServerFailed(String),
+    /// The runs of the key are connected to as many servers that requests name as they may be.
+    #[error("{0}; try again when one of these runs has ended")]
+    TooManyServersOfKey(String),
+    /// All runs are connected to as many of them as they may be.
+    #[error("{0}; try again in a moment")]
+    TooManyServers(String),
     /// The conversations of live runs take as much memory as they may.
     #[error("the live runs of this server take as much memory as they may; try again in a moment")]
     OutOfMemory,

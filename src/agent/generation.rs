@@ -12,6 +12,7 @@ use crate::agent::catalog::Catalog;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::selection::{Patterns, Selection, Selections};
 use crate::agent::context::server_tools::ServerTools;
+use crate::agent::naming::{Naming, owner};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
 use crate::agent::quotas::Quotas;
@@ -19,7 +20,7 @@ use crate::config::KeyConfig;
 use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
-use crate::tools::mcp::McpServer;
+use crate::tools::mcp::{McpServer, RunServers};
 use crate::tools::{LiveTools, Workspaces};
 use crate::types::RunSpec;
 
@@ -34,6 +35,8 @@ pub struct Generation {
     pub servers: Vec<Arc<McpServer>>,
     /// Where some of them keep files, if they may.
     pub workspaces: Option<Arc<Workspaces>>,
+    /// Who may name other servers in requests, and what opens these; `None` if nobody may.
+    pub naming: Option<Naming>,
     /// What of them was selected lately.
     pub selections: Selections,
     /// The tools that runs answer themselves.
@@ -71,6 +74,13 @@ impl Generation {
         let registry = self.tools.current();
         let offer = Offer::current(&registry, &spec.tools);
         (*offer.hash() == spec.offer).then(|| self.keep_offer(offer, first))
+    }
+
+    /// The servers that the request of a run named.
+    pub(super) fn servers_of(&self, spec: &RunSpec) -> Option<RunServers> {
+        let named = spec.servers.as_ref()?;
+        let servers = self.naming.as_ref().map(|naming| naming.servers().clone());
+        Some(RunServers::new(spec.id.clone(), owner(&spec.tenant, spec.key_name.as_deref()), named.clone(), servers))
     }
 
     /// The tools of this offer, which a run was accepted with.

@@ -35,6 +35,7 @@ mod lifecycle;
 pub mod limits;
 pub mod listed;
 pub mod machine;
+mod naming;
 mod outbox;
 pub mod own_tool;
 pub mod ownership;
@@ -62,6 +63,7 @@ pub use generation::Generation;
 pub use ledger::head::Head;
 pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
+pub use naming::{AskedServers, Naming};
 pub use policies::Policies;
 pub use quotas::Quotas;
 pub use request::{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::generation::Generation;
+use crate::agent::naming::AskedServers;
 use crate::agent::request_memory::RequestMemory;
 use crate::agent::requester::Requester;
 use crate::types::approval::{ApprovalDecision, ApprovalMode};
@@ -48,6 +49,8 @@ pub struct NewRun {
     pub approvals: Vec<CallApproval>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
+    /// The servers of tools that it names.
+    pub servers: Option<Arc<AskedServers>>,
     /// The trace of its caller.
     pub trace: Option<TraceContext>,
     /// The request's id.
@@ -215,6 +218,7 @@ impl NewRun {
             decisions: Vec::new(),
             approvals,
             client_tools: Vec::new(),
+            servers: None,
             trace: None,
             request_id: None,
             metadata: BTreeMap::new(),

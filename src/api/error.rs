@@ -130,6 +130,7 @@ fn path(field: Field) -> String {
         Field::InputGuard => "agent.guards.input".to_owned(),
         Field::MaxMessageChars => "agent.guards.max_message_chars".to_owned(),
         Field::MaxToolResultBytes => "agent.guards.max_tool_result_bytes".to_owned(),
+        Field::Server(place, member) => format!("tools[{place}].{member}"),
         Field::Approval(index, member) => format!("approvals[{index}].{member}"),
         Field::Member(name) => (*name).to_owned(),
     }
@@ -145,6 +146,8 @@ impl From<StartError> for ApiError {
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::ModelMissing => Self::new(ErrorCode::MissingField, message).at("model"),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
+            StartError::ServersForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("tools"),
+            StartError::ServerFailed(_) => Self::new(ErrorCode::McpServerFailed, message).at("tools").permanent(),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
             StartError::InputBlocked { place, .. } => {
@@ -158,8 +161,12 @@ impl From<StartError> for ApiError {
                     None => error.permanent(),
                 }
             }
-            StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),
-            StartError::OutOfMemory => Self::new(ErrorCode::Overloaded, message).retry_after(2),
+            StartError::TooManyRuns(_) | StartError::TooManyServersOfKey(_) => {
+                Self::new(ErrorCode::RateLimited, message).retry_after(2)
+            }
+            StartError::OutOfMemory | StartError::TooManyServers(_) => {
+                Self::new(ErrorCode::Overloaded, message).retry_after(2)
+            }
             StartError::SessionBusy { run, .. } | StartError::SessionWaits { run, .. } => Self::busy(message, &run),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),

@@ -278,6 +278,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         agents: None,
         scopes: Scopes::all(),
         requests_per_minute: Some(2),
+        request_mcp: false,
         quota: QuotaConfig::default(),
         policy: std::sync::Arc::default(),
     };

@@ -30,6 +30,8 @@ pub struct KeyConfig {
     pub scopes: Scopes,
     /// Most requests a minute; `None` without end.
     pub requests_per_minute: Option<u32>,
+    /// Whether its requests may name servers of tools.
+    pub request_mcp: bool,
     /// What its runs may take together.
     pub quota: QuotaConfig,
     /// Which tool calls its runs make, ask for and deny.
@@ -75,6 +77,12 @@ impl KeyConfig {
         );
         let requests_per_minute = section
             .optional("requests_per_minute", "Most requests a minute with this key, over all replicas together.");
+        let request_mcp = section.key(
+            "request_mcp",
+            "Whether requests with this key may name [servers of their own](mcp.md#servers-that-a-request-names), within the bounds of \
+             [`[request_mcp]`](#mcp-servers-of-requests).",
+            false,
+        );
         let quota = QuotaConfig::read(section);
         let policy = Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Key, None)));
         Some(Self {
@@ -84,6 +92,7 @@ impl KeyConfig {
             agents: allowed,
             scopes,
             requests_per_minute,
+            request_mcp,
             quota,
             policy,
         })

@@ -36,6 +36,7 @@ mod reader;
 mod redis_url;
 pub mod reference;
 mod report;
+mod request_mcp;
 mod request_templates;
 mod rules;
 mod run_code;
@@ -68,8 +69,9 @@ pub use difference::{Change, ChangeKind, Counts};
 pub use hook::{HookAction, HookCommand, HookConfig, LONGEST_RETRIES, SigningSecret, Webhook};
 pub use identity::{Identity, SentIdentity};
 pub use mcp::{
-    CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, McpAccess, McpCommand, McpEffects, McpEndpoint,
-    McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig,
+    CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, MAX_NAME as MAX_MCP_NAME, McpAccess, McpCommand,
+    McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig, is_free_header,
+    is_name as is_mcp_name,
 };
 pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
@@ -80,6 +82,7 @@ pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
+pub use request_mcp::RequestMcpConfig;
 pub use request_templates::{BodyType, QueryValue, RequestTemplates};
 pub use run_code::{LanguageConfig, RunCodeConfig};
 pub use scope::{Scope, Scopes};

@@ -23,6 +23,7 @@ use super::openapi::OpenApiConfig;
 use super::options::Options;
 use super::reader::Section;
 use super::report::{Env, Report};
+use super::request_mcp::RequestMcpConfig;
 use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub tools: Vec<HttpToolConfig>,
     /// Servers of the Model Context Protocol, in the order of the file.
     pub mcp: Vec<McpServerConfig>,
+    /// Within which bounds servers are reached that requests name.
+    pub request_mcp: RequestMcpConfig,
     /// Documents whose operations are tools, in the order of the file.
     pub openapi: Vec<OpenApiConfig>,
     /// Built-in tools that are declared.
@@ -183,6 +186,7 @@ impl Settings {
         let models = Models::read(root, &upstreams);
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
+        let request_mcp = root.section("request_mcp", RequestMcpConfig::read);
         let known_tools = known_tools(root, &mcp, options);
         let input_guard = root.section("guard", guard::read_input);
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
@@ -219,6 +223,7 @@ impl Settings {
             agents,
             tools,
             mcp,
+            request_mcp,
             openapi,
             builtin_tools,
             workspace,

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Generation, Policies, Quotas};
+use crate::agent::{Generation, Naming, Policies, Quotas};
 use crate::config::{self, BreakerConfig, HttpUpstream, Settings, UpstreamKind};
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
@@ -145,12 +145,14 @@ pub(super) fn generation(
     let workspaces = tools::workspaces(settings).map_err(BuildError::new)?;
     let fixed = tools::registry(settings, workspaces.as_ref(), &mut clients.tools).map_err(BuildError::new)?;
     let sources = clients.servers.of(settings).map_err(BuildError::new)?;
+    let naming = clients.servers.naming(settings).map_err(BuildError::new)?;
     let hooks = Hooks::new(&settings.hooks, || clients.for_hooks()).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: Arc::new(LiveTools::new(fixed, sources)),
         servers: clients.servers.next().to_vec(),
         workspaces,
+        naming: naming.map(|servers| Naming::new(servers, &settings.keys)),
         hooks,
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),

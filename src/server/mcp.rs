@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{RequestMcpConfig, Settings};
 use crate::net::client::CannotConnect;
 use crate::net::guard::Policy;
 use crate::telemetry::metrics::McpMetrics;
 use crate::tools::ToolSource;
-use crate::tools::mcp::{McpClients, McpServer, McpServers};
+use crate::tools::mcp::{KeptNamed, McpClients, McpServer, McpServers, NamedServers};
 
 /// The servers that run.
 #[derive(Debug, Default)]
@@ -17,6 +17,9 @@ pub(super) struct KeptServers {
     /// What they are reached with, by the bounds for URLs that others name.
     clients: Option<(Policy, McpClients)>,
     running: Vec<Arc<McpServer>>,
+    /// Those that requests name, and what opens them under the settings that it was made for.
+    named: KeptNamed,
+    naming: Option<(RequestMcpConfig, Policy, NamedServers)>,
     /// Those that run once the configuration that is being built is in force.
     next: Vec<Arc<McpServer>>,
     /// Whether a configuration is in force.
@@ -26,7 +29,8 @@ pub(super) struct KeptServers {
 impl KeptServers {
     /// None yet; what becomes of them is counted so.
     pub(super) fn new(metrics: McpMetrics) -> Self {
-        Self { all: McpServers::new(metrics), ..Self::default() }
+        let all = McpServers::new(metrics);
+        Self { named: KeptNamed::beside(&all), all, ..Self::default() }
     }
 
     /// What ends all servers with the process.
@@ -55,6 +59,20 @@ impl KeptServers {
         let sources = servers.iter().map(|server| server.clone() as Arc<dyn ToolSource>).collect();
         self.next = servers;
         Ok(sources)
+    }
+
+    /// What opens servers that requests name; `None` if these settings let nobody name any.
+    pub(super) fn naming(&mut self, settings: &Settings) -> Result<Option<NamedServers>, CannotConnect> {
+        let Settings { request_mcp: bounds, egress, keys, .. } = settings;
+        if !(bounds.enabled && keys.is_empty()) && !keys.iter().any(|key| key.request_mcp) {
+            return Ok(None);
+        }
+        if let Some((_, _, same)) = self.naming.as_ref().filter(|(of, within, _)| of == bounds && within == egress) {
+            return Ok(Some(same.clone()));
+        }
+        let servers = NamedServers::new(bounds.clone(), egress, self.named.clone())?;
+        self.naming = Some((bounds.clone(), egress.clone(), servers.clone()));
+        Ok(Some(servers))
     }
 
     /// Keeps the servers of the configuration that was built last, which is in force now. The others end once no run uses

@@ -13,6 +13,7 @@ pub mod hedge;
 pub mod hook;
 pub mod id;
 pub mod json;
+pub mod named_server;
 pub mod offer;
 pub mod outcome;
 pub mod pattern;

@@ -10,6 +10,7 @@ use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::guard::{GuardPoint, Guarded, Guards};
 use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::json::is_default;
+use crate::types::named_server::NamedServer;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
@@ -185,6 +186,9 @@ pub struct RunSpec {
     /// The client's own tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<Arc<ToolDefinition>>,
+    /// The servers of tools that its request named, with what they are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Arc<[NamedServer]>>,
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<RunTrace>,

@@ -8,6 +8,7 @@ use super::{Allowed, ENDPOINTS, House, check, complaint, nothing_in, valid, with
 const JSON: Allowed = &[(400, "invalid_json")];
 const VALUE: Allowed = &[(400, "invalid_value")];
 const MISSING: Allowed = &[(400, "missing_field")];
+const NOT_ALLOWED: Allowed = &[(403, "forbidden")];
 const NO_MODEL: Allowed = &[(404, "model_not_found")];
 
 async fn refused(house: &House, bodies: impl IntoIterator<Item = (String, Allowed)>) {
@@ -118,6 +119,11 @@ async fn with_parameters_out_of_range_are_refused() {
         (tools(&["calculator"]), VALUE),
         (with("tools", json!([{"type": "function"}])), MISSING),
         (with("tools", json!([{"type": "magic"}])), VALUE),
+        (with("tools", json!([{"type": "mcp"}])), MISSING),
+        (with("tools", json!([{"type": "mcp", "server_label": "a"}])), MISSING),
+        (with("tools", json!([{"type": "mcp", "server_label": "a b", "server_url": "https://a.test/"}])), VALUE),
+        (with("tools", json!([{"type": "mcp", "server_label": "a", "server_url": 7}])), VALUE),
+        (with("tools", json!([{"type": "mcp", "server_label": "a", "server_url": "https://a.test/"}])), NOT_ALLOWED),
         (with("tools", "all"), VALUE),
         (with("tool_choice", "sometimes"), VALUE),
         (with("tool_choice", json!({"type": "function", "function": {"name": "absent"}})), VALUE),

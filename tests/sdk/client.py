@@ -4,6 +4,7 @@ Usage: client.py CASE BASE_URL. Prints one line of JSON, what a user would see; 
 """
 
 import json
+import os
 import sys
 
 import openai
@@ -40,6 +41,24 @@ def chat():
         "status": answer.agent["status"],
         "has_request_id": bool(answer._request_id),
     }
+
+
+def mcp_server():
+    server = {
+        "type": "mcp",
+        "server_label": "crm",
+        "server_url": os.environ["LOOPGATE_TEST_MCP"],
+        "authorization": "SECRET-of-the-caller",
+        "require_approval": "never",
+    }
+    texts = []
+    for named in ({"tools": [server]}, {"extra_body": {"tools": [server]}}):
+        texts.append(client.chat.completions.create(model="test", messages=question, **named).choices[0].message.content)
+    asked = attempts
+    try:
+        client.chat.completions.create(model="test", messages=question, tools=[server | {"authorization": "wrong"}])
+    except openai.APIStatusError as error:
+        return {"texts": texts, "status": error.status_code, "code": error.code, "attempts": attempts - asked}
 
 
 def repeated():

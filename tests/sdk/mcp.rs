@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::installed;
+use super::{installed, python_client, seen};
+use crate::mcp::requests::Listening;
 use crate::support::redis::free_port;
 use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
 
@@ -169,4 +170,25 @@ async fn the_server_of_everything_goes_on_over_http_too() {
     assert!(result["content"].to_string().contains("Whether it took effect is unknown"), "{result}");
     let _process = listening(port).await;
     works(&server, &upstream).await;
+}
+
+#[tokio::test]
+async fn the_official_client_names_a_server_in_its_request() {
+    let crm = Listening::start().await;
+    let calls = || [Reply::calls("crm__echo", &json!({"text": "hello"})), Reply::says("It says hello.")];
+    let upstream = Upstream::start([calls(), calls()].concat()).await;
+    let config = format!(
+        "{}[egress]\nports = [{}]\nprivate_addresses = [\"127.0.0.1\"]\n[request_mcp]\nenabled = true\nallow_http = true\n",
+        upstream.config(),
+        crm.port
+    );
+    let server = TestServer::start(&config).await;
+    let mut command = python_client();
+    command.env("LOOPGATE_TEST_MCP", format!("http://127.0.0.1:{}/mcp", crm.port));
+    let expected = json!({
+        "texts": ["It says hello.", "It says hello."], "status": 424, "code": "mcp_server_error", "attempts": 1,
+    });
+    assert_eq!(seen(command, "mcp_server", server.url(), &server).await, expected);
+    let told = upstream.requests()[1]["messages"].as_array().expect("there are some").last().cloned();
+    assert_eq!(told.expect("there is one")["content"], "hello");
 }

@@ -7,7 +7,7 @@ use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::question::answered_in_words;
 use crate::agent::admission::screened::screened;
-use crate::agent::admission::{Admission, Started, rules, transcript, unsupported};
+use crate::agent::admission::{Admission, Started, named, rules, transcript, unsupported};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
@@ -233,7 +233,7 @@ fn check_unchanged(new: &NewRun, spec: &RunSpec) -> Result<(), StartError> {
     let is_clients = |tool: &Arc<ToolDefinition>| spec.client_tools.contains(tool);
     let changed = [
         (Field::Model, new.model.as_ref().is_some_and(|model| *model != spec.model)),
-        (Field::ClientTools, !new.client_tools.iter().all(is_clients)),
+        (Field::ClientTools, !new.client_tools.iter().all(is_clients) || named::differ(new, spec).servers),
         (Field::Tools, removes_tools),
         (Field::MaxIterations, differs(asked.max_iterations.map(u64::from), Some(has.max_iterations.into()))),
         (
@@ -282,7 +282,9 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
             "the run asks its model as the request that began it said: other parameters changed nothing",
         ),
     ];
-    let ignored = ignored.into_iter().filter(|(is_ignored, _)| *is_ignored);
+    let shows = "the run shows the MCP servers that it named what the request that began it says: other headers changed nothing";
+    let ignored = ignored.into_iter().chain([(named::differ(new, spec).headers, shows)]);
+    let ignored = ignored.filter(|(is_ignored, _)| *is_ignored);
     new.warnings.iter().cloned().chain(ignored.map(|(_, warning)| warning.to_owned())).collect()
 }
 

@@ -10,6 +10,7 @@ mod budget;
 mod claims;
 mod conflict;
 mod models;
+mod named;
 mod once;
 mod policy;
 mod price;

@@ -8,19 +8,20 @@ use crate::agent::request::{ApprovalPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::types::approval::{ApprovalMode, ApprovalTerms};
 use crate::types::hook::{HookPoint, PinnedHook};
-use crate::types::policy::Policy;
+use crate::types::policy::{Layer, Policy};
 
 /// The policy of a run; `None` if nothing stands against any of its calls. Where hooks may ask for approvals, it has the terms
-/// of these, even if no layer says anything.
+/// of these, even if no layer says anything. `more` is what the request says of the servers that it names.
 pub(super) fn of_run(
     new: &NewRun,
     settings: &AgentConfig,
     generation: &Generation,
     hooks: &[PinnedHook],
+    more: Option<&Arc<Layer>>,
 ) -> Result<Option<Arc<Policy>>, StartError> {
     let approval = narrow(&settings.approval, new.approval)?;
     let above = generation.policies.of(new.key_name.as_deref());
-    let layers = above.chain([&settings.policy]).chain(&new.policy).cloned();
+    let layers = above.chain([&settings.policy]).chain(&new.policy).chain(more).cloned();
     let for_hooks = may_ask(hooks).then(|| Policy { layers: Vec::new(), approval: approval.clone() });
     Ok(Policy::of(layers, approval).or_else(|| for_hooks.map(Arc::new)))
 }

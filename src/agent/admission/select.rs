@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::agent::context::joined::Joined;
 use crate::agent::context::selection::{Patterns, Selection};
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
+use crate::agent::naming::Listed;
 use crate::agent::request::NewRun;
 use crate::config::{AgentConfig, Identity, nearest};
-use crate::tools::Told;
+use crate::tools::{RegisteredTool, Told};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::pattern::matches;
 use crate::types::policy::Policy;
@@ -17,32 +19,55 @@ use crate::types::run::{RunOptions, ToolSearch};
 
 /// The tools that a run is offered beside its client's, or can find.
 #[derive(Debug)]
-pub(super) struct Selected(Arc<Selection>);
+pub(super) struct Selected {
+    of_agent: Arc<Selection>,
+    /// The same with the tools of servers that the request names, if it names any.
+    joined: Option<Box<Joined>>,
+}
 
 impl Selected {
-    /// The tools that the agent has and the request wants. The client's must have names of their own.
+    /// The tools that the agent has and the request wants.
     pub(super) fn new(
         generation: &Generation,
         settings: &AgentConfig,
         new: &NewRun,
         policy: Option<&Arc<Policy>>,
     ) -> Result<Self, StartError> {
-        let selected = Self(generation.select(&Patterns::of(settings, new.tools.as_deref(), policy)));
+        let of_agent = generation.select(&Patterns::of(settings, new.tools.as_deref(), policy));
+        let selected = Self { of_agent, joined: None };
         selected.check_caller(new)?;
-        selected.check(new, generation, settings)?;
+        selected.check_patterns(generation, settings)?;
         Ok(selected)
+    }
+
+    /// Adds the tools that servers of the request listed, but those of which no call would be made.
+    pub(super) fn join(&mut self, listed: &Listed, settings: &AgentConfig, policy: Option<&Policy>) {
+        let is_permitted = |tool: &Arc<RegisteredTool>| {
+            let spec = tool.spec();
+            policy.is_none_or(|policy| !policy.always_denies(&spec.name, spec.effect))
+        };
+        let tools: Vec<_> = listed.tools.iter().map(|(tool, _)| tool.clone()).filter(is_permitted).collect();
+        self.joined = Some(Box::new(Joined::of(&self.of_agent, &tools, settings.max_offered_tools)));
+    }
+
+    fn all(&self) -> &Arc<ServerTools> {
+        self.joined.as_ref().map_or(&self.of_agent.servers, |joined| &joined.servers)
+    }
+
+    fn own_tools(&self) -> &Vec<Arc<ToolDefinition>> {
+        self.joined.as_ref().map_or(&self.of_agent.own, |joined| &joined.own)
     }
 
     /// All of the server's, ready to be called.
     pub(super) fn servers(&self) -> Arc<ServerTools> {
-        self.0.servers.clone()
+        self.all().clone()
     }
 
     /// The names of those that are offered from the start: also the one that must be called, if it is to be found otherwise.
     pub(super) fn names(&self, options: &RunOptions) -> Vec<String> {
-        let mut names = self.0.names.clone();
+        let mut names = self.joined.as_ref().map_or(&self.of_agent.names, |joined| &joined.names).clone();
         if let ToolChoice::Function(name) = &options.tool_choice
-            && self.0.servers.has(name)
+            && self.all().has(name)
             && !names.contains(name)
         {
             names.push(name.clone());
@@ -52,25 +77,26 @@ impl Selected {
 
     /// What the caller should know of servers of tools that have not told yet what they have.
     pub(super) fn unheard(&self) -> Option<String> {
-        let names = self.0.unheard.join(", ");
+        let names = self.of_agent.unheard.join(", ");
         (!names.is_empty())
             .then(|| format!("it is not known yet which tools these servers have, so their tools are missing: {names}"))
     }
 
     /// How more of them are found.
     pub(super) fn search(&self) -> Option<ToolSearch> {
-        self.0.search
+        self.joined.as_ref().map_or(self.of_agent.search, |joined| joined.search)
     }
 
     /// The tools that the run answers itself. Where one has the name of a server's tool, it is not offered.
     pub(super) fn own(&self) -> Vec<Arc<ToolDefinition>> {
-        self.0.own.clone()
+        self.own_tools().clone()
     }
 
     /// Refuses what a tool would have to tell its service of the caller and cannot, because it is too long.
     fn check_caller(&self, new: &NewRun) -> Result<(), StartError> {
         let told = Told { user: new.options.sampling.user.as_deref(), metadata: &new.metadata };
-        let refused = self.0.telling.iter().find_map(|tool| Some((&tool.spec().name, tool.tool().too_long(told)?)));
+        let refused =
+            self.of_agent.telling.iter().find_map(|tool| Some((&tool.spec().name, tool.tool().too_long(told)?)));
         let (name, field) = match refused {
             None | Some((_, Identity::Tenant | Identity::Session)) => return Ok(()),
             Some((name, Identity::User)) => (name, Field::Member("user")),
@@ -82,22 +108,27 @@ impl Selected {
 
     /// Whether there is any tool.
     fn is_empty(&self) -> bool {
-        self.0.servers.is_empty() && self.0.own.is_empty()
+        self.all().is_empty() && self.own_tools().is_empty()
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.servers.has(name) || self.0.own.iter().any(|tool| tool.name == name)
+        self.all().has(name) || self.own_tools().iter().any(|tool| tool.name == name)
     }
 
-    /// Refuses names that lead to no tool.
-    fn check(&self, new: &NewRun, generation: &Generation, settings: &AgentConfig) -> Result<(), StartError> {
-        if let Some(pattern) = &self.0.unmatched {
+    /// Refuses patterns that lead to no tool.
+    fn check_patterns(&self, generation: &Generation, settings: &AgentConfig) -> Result<(), StartError> {
+        if let Some(pattern) = &self.of_agent.unmatched {
             let registry = generation.tools.current();
             let has = |name: &&str| settings.tools.iter().any(|pattern| matches(pattern, name));
             let agents = registry.iter().map(|tool| tool.spec().name.as_str()).filter(has);
             let nearest = nearest(pattern, agents).map(str::to_owned);
             return Err(StartError::ToolNotAllowed { name: pattern.clone(), nearest });
         }
+        Ok(())
+    }
+
+    /// Refuses names of the client's tools that are not their own, and a choice that leads to no tool.
+    pub(super) fn check_names(&self, new: &NewRun) -> Result<(), StartError> {
         for (index, tool) in new.client_tools.iter().enumerate() {
             if let Some(message) = Toolbox::refusal(tool) {
                 return Err(StartError::Invalid { field: Field::ClientToolParameters(index), message });
@@ -116,8 +147,8 @@ impl Selected {
             }
             ToolChoice::Function(name) if !self.has(name) && !is_clients(name) => {
                 let clients = new.client_tools.iter().map(|tool| tool.name.as_str());
-                let own = self.0.own.iter().map(|tool| tool.name.as_str());
-                let near = nearest(name, self.0.servers.names().chain(own).chain(clients));
+                let own = self.own_tools().iter().map(|tool| tool.name.as_str());
+                let near = nearest(name, self.all().names().chain(own).chain(clients));
                 let hint = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
                 format!("there is no tool named {name:?}{hint}")
             }

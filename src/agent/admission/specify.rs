@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::{Admission, models, policy, price, rules};
+use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context;
 use crate::agent::context::server_tools::ServerTools;
@@ -50,20 +50,34 @@ impl Admission {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
-        let policy = policy::of_run(new, &resolved.settings, generation, &hooks)?;
-        let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
+        let mut policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
+        let mut selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
+        let listed = match &new.servers {
+            None => None,
+            Some(asked) => {
+                let listed = Box::pin(named::listed(asked, new, generation)).await?;
+                let layer = named::layer(listed);
+                policy = policy::of_run(new, &resolved.settings, generation, &hooks, layer.as_ref())?;
+                selected.join(listed, &resolved.settings, policy.as_deref());
+                Some((asked, listed))
+            }
+        };
+        selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.policy, spec.hooks) = (policy, hooks);
+        if let Some((asked, listed)) = listed {
+            named::note(&mut spec, asked, listed, new);
+        }
         spec.guarded = screened(&mut spec.input, &spec.guards, 0)?;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
-        let tools = Toolbox::new(servers.clone(), generation.tools.clone(), &spec);
+        let tools = Toolbox::new(servers.clone(), generation.tools.clone(), generation.servers_of(&spec), &spec);
         spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer(&[]).weight());
         price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
@@ -99,10 +113,9 @@ fn pinned(
     servers: &ServerTools,
 ) -> Result<RunSpec, StartError> {
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
-    warnings.extend(new.warnings.iter().cloned());
     let Resolved { agent_name, settings, called, fallbacks } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
-    warnings.extend(left_out);
+    warnings.extend(new.warnings.iter().cloned().chain(left_out));
     let Called { upstream, model_name, facts, price_origin, .. } = called;
     let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     let system = settings.system.iter().map(|text| Message::text(Role::System, text));
@@ -128,6 +141,7 @@ fn pinned(
         offer: servers.offer().hash().clone(),
         own_tools: selected.own(),
         client_tools: new.client_tools.clone(),
+        servers: None,
         trace: None,
         hides_content: !settings.trace_content,
         request_id: new.request_id.clone(),

@@ -356,6 +356,7 @@ impl Admission {
         let Beginning { log, records, reserved, .. } = *beginning;
         let first_step_began = reserved.is_some();
         let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
+        new.servers.iter().for_each(|asked| asked.keep());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
         let idle = Idle::created(log, &records, lease, counted, &self.launcher.telemetry);
         let (commands, tools) = (0, Some(tools));

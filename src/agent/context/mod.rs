@@ -3,6 +3,7 @@
 mod ask_user;
 mod filter;
 pub(super) mod find_tools;
+pub mod joined;
 pub(super) mod offer;
 pub mod recover;
 pub(super) mod request;

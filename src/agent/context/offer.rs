@@ -33,7 +33,15 @@ impl Offer {
         let offered = tools
             .into_iter()
             .map(|tool| OfferedTool { definition: tool.definition().clone(), effect: tool.spec().effect });
-        let tools: Arc<[_]> = offered.collect();
+        Self::made_of(offered.collect())
+    }
+
+    /// The tools of other offers, in this order.
+    pub fn of_offered<'t>(tools: impl IntoIterator<Item = &'t OfferedTool>) -> Self {
+        Self::made_of(tools.into_iter().cloned().collect())
+    }
+
+    fn made_of(tools: Arc<[OfferedTool]>) -> Self {
         let written = serde_json::to_vec(&*tools).expect("definitions hold only strings and valid raw JSON");
         Self { hash: OfferHash::of(&written), written: written.into(), tools }
     }

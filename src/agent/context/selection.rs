@@ -27,7 +27,7 @@ const MAX_KEPT: u64 = 32 << 20;
 /// What a selection takes beside its definitions, about, in bytes.
 const FRAME: usize = 4_096;
 /// The fewest tools that a run may have found at a time, however many it was offered from the start: all that one search finds.
-const LEAST_FOUND: usize = find_tools::MOST;
+pub const LEAST_FOUND: usize = find_tools::MOST;
 
 /// What selects tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

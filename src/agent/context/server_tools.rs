@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::agent::context::offer::Offer;
+use crate::agent::context::offer::{Offer, OfferedTool};
 use crate::agent::context::search::Index;
 use crate::tools::Registry;
 use crate::tools::schema::{Schema, compile};
@@ -36,17 +36,24 @@ pub struct ServerTool {
 impl ServerTools {
     /// The tools of an offer, the `first` of which are offered from the start. `registry` may have compiled their schemas.
     pub fn new(offer: Offer, first: usize, registry: &Registry) -> Self {
-        let tools: Vec<ServerTool> = offer
-            .tools()
-            .iter()
-            .map(|offered| {
-                let definition = offered.definition.clone();
-                let same =
-                    registry.get(&definition.name).filter(|tool| tool.definition().parameters == definition.parameters);
-                let schema = same.map_or_else(OnceLock::new, |tool| Some(tool.schema().clone()).into());
-                ServerTool { definition, effect: offered.effect, schema, piece: OnceLock::new() }
-            })
-            .collect();
+        let same = |definition: &ToolDefinition| {
+            registry.get(&definition.name).filter(|tool| tool.definition().parameters == definition.parameters)
+        };
+        Self::made_of(offer, first, |definition| same(definition).map(|tool| tool.schema().clone()))
+    }
+
+    /// The same, where `known` has the compiled schemas of some by their names.
+    pub fn knowing(offer: Offer, first: usize, known: impl Fn(&str) -> Option<Arc<Schema>>) -> Self {
+        Self::made_of(offer, first, |definition| known(&definition.name))
+    }
+
+    fn made_of(offer: Offer, first: usize, known: impl Fn(&ToolDefinition) -> Option<Arc<Schema>>) -> Self {
+        let made = |offered: &OfferedTool| {
+            let definition = offered.definition.clone();
+            let schema = known(&definition).map_or_else(OnceLock::new, |schema| Some(schema).into());
+            ServerTool { definition, effect: offered.effect, schema, piece: OnceLock::new() }
+        };
+        let tools: Vec<ServerTool> = offer.tools().iter().map(made).collect();
         let first = first.min(tools.len());
         let base = tools[..first].iter().map(|tool| tool.definition.clone()).collect();
         let places = tools.iter().enumerate().map(|(place, tool)| (tool.definition.name.clone(), place)).collect();
@@ -73,6 +80,11 @@ impl ServerTools {
     /// The tool of this name.
     pub(super) fn get(&self, name: &str) -> Option<&ServerTool> {
         self.tools.get(*self.places.get(name)?)
+    }
+
+    /// The schema of the arguments of the tool of this name, if it is compiled already.
+    pub(super) fn known_schema(&self, name: &str) -> Option<Arc<Schema>> {
+        self.get(name)?.schema.get()?.clone()
     }
 
     /// Whether there is one of this name.

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::agent::context::find_tools;
 use crate::agent::context::server_tools::{ServerTool, ServerTools};
+use crate::tools::mcp::RunServers;
 use crate::tools::schema::{Schema, compile, refusal};
 use crate::tools::{LiveTools, RegisteredTool, check_arguments};
 use crate::types::offer::{OfferPiece, ToolDefinition, ToolOffer};
@@ -32,6 +33,8 @@ struct Tools {
     servers: Arc<ServerTools>,
     /// The tools of the configuration as they are now.
     live: Arc<LiveTools>,
+    /// The servers that the request named.
+    named: Option<RunServers>,
     /// The run's own, with the schemas of their arguments.
     own: Vec<(String, Option<Schema>)>,
     clients: Vec<(String, Option<Schema>)>,
@@ -51,18 +54,18 @@ pub struct CheckedCall {
 }
 
 impl Toolbox {
-    /// The server's tools, to be called where `live` has them now, and those of the run and of its client.
-    pub fn new(servers: Arc<ServerTools>, live: Arc<LiveTools>, spec: &RunSpec) -> Self {
+    /// The server's tools, to be called where `live` has them now or by `named`, and those of the run and of its client.
+    pub fn new(servers: Arc<ServerTools>, live: Arc<LiveTools>, named: Option<RunServers>, spec: &RunSpec) -> Self {
         let beyond = spec.tools.get(servers.first()..).unwrap_or_default();
         let beyond = beyond.iter().filter_map(|name| servers.get(name)).map(|tool| tool.piece().clone());
         let of_run: OfferPiece = spec.own_tools.iter().chain(&spec.client_tools).cloned().collect();
         let offer = ToolOffer::of([servers.base().clone()].into_iter().chain(beyond).chain([Arc::new(of_run)]));
-        let named = |tool: &Arc<ToolDefinition>| {
+        let compiled = |tool: &Arc<ToolDefinition>| {
             (tool.name.clone(), tool.parameters.as_ref().and_then(|schema| compile(&schema.0).ok()))
         };
-        let own = spec.own_tools.iter().map(named).collect();
-        let clients = spec.client_tools.iter().map(named).collect();
-        Self(Arc::new(Tools { servers, live, own, clients, offer }))
+        let own = spec.own_tools.iter().map(compiled).collect();
+        let clients = spec.client_tools.iter().map(compiled).collect();
+        Self(Arc::new(Tools { servers, live, named, own, clients, offer }))
     }
 
     /// What the model is offered once the run has found these tools. What is offered from the start comes first, and what is
@@ -98,6 +101,11 @@ impl Toolbox {
 
     /// The tool of the present configuration that was offered so, or why there is none.
     fn current(&self, offered: &ServerTool) -> Result<Arc<RegisteredTool>, &'static str> {
+        if let Some(named) = self.0.named.as_ref().filter(|named| named.have(&offered.definition().name)) {
+            let schema = offered.schema().cloned();
+            let tool = schema.and_then(|schema| named.tool(offered.definition(), offered.effect, schema));
+            return tool.ok_or("is no longer available");
+        }
         let (name, now) = (&offered.definition().name, self.0.live.current());
         let changed = "has changed since this conversation was offered it, and cannot be called as it was";
         let Some(tool) = now.get(name) else {
@@ -125,10 +133,22 @@ impl Toolbox {
             .offer
             .tools()
             .map(|tool| &tool.name)
-            .filter(|name| self.0.servers.get(name).is_none() || now.get(name).is_some());
+            .filter(|name| self.0.servers.get(name).is_none() || now.get(name).is_some() || self.is_named(name));
         let named: Vec<&str> = names.by_ref().take(MAX_NAMED).map(String::as_str).collect();
         let more = if names.next().is_some() { ", …" } else { "" };
         format!("There is no tool named {name:?}. The tools are: {}{more}.", named.join(", "))
+    }
+
+    /// Whether a tool of this name is one of a server that the request named.
+    fn is_named(&self, name: &str) -> bool {
+        self.0.named.as_ref().is_some_and(|named| named.have(name))
+    }
+
+    /// Ends the connections to servers that the request named.
+    pub fn let_go(&self) {
+        if let Some(named) = &self.0.named {
+            named.end();
+        }
     }
 
     /// Whether the run has a tool of this name that the server or the run itself answers.

@@ -42,6 +42,8 @@ pub enum Field {
     MaxMessageChars,
     /// The longest result of a tool.
     MaxToolResultBytes,
+    /// A member of a server of tools that the request names, by the place of the server among the tools, counted from 0.
+    Server(usize, &'static str),
     /// A member of a decision about a call, counted from 0.
     Approval(usize, &'static str),
     /// The member of this name.

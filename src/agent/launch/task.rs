@@ -93,6 +93,10 @@ impl Launcher {
         if let Some(workspaces) = &driver.generation.workspaces {
             if has_ended { workspaces.run_ended(&spec.tenant, run) } else { workspaces.run_left(run) }
         }
+        if has_ended || result.is_err() {
+            // A run that waits keeps the servers that its request named.
+            driver.tools.let_go();
+        }
         let ended = match &result {
             Ok(()) => self.leave_run(driver, &entry, live).await,
             Err(Exit::HandedOff) => Ok(()),

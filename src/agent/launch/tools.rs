@@ -27,6 +27,6 @@ impl Launcher {
             generation.accepted_offer(spec, found)
         };
         self.offers.keep(spec, servers.offer().written()).await.map_err(unavailable)?;
-        Ok(Some(Toolbox::new(servers, generation.tools.clone(), spec)))
+        Ok(Some(Toolbox::new(servers, generation.tools.clone(), generation.servers_of(spec), spec)))
     }
 }

@@ -48,6 +48,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         search: None,
         own_tools: Vec::new(),
         client_tools: Vec::new(),
+        servers: None,
         trace: None,
         request_id: None,
         claim: None,

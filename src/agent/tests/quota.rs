@@ -35,6 +35,7 @@ pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
         agents: None,
         scopes: Scopes::all(),
         requests_per_minute: None,
+        request_mcp: false,
         quota,
         policy: std::sync::Arc::default(),
     }])

@@ -13,6 +13,7 @@ fn two_tenants() -> Router {
         agents: None,
         scopes: Scopes::all(),
         requests_per_minute: None,
+        request_mcp: false,
         quota: QuotaConfig::default(),
         policy: std::sync::Arc::default(),
     };

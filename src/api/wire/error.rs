@@ -104,6 +104,8 @@ error_codes! {
     ResultExpired,
     /// The idempotency key was used for another request.
     IdempotencyKeyReused,
+    /// An MCP server that the request names did not list its tools.
+    McpServerFailed,
     /// The API key asks too often, or has too many runs at once.
     RateLimited,
     /// A budget or quota is used up.

@@ -90,6 +90,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::HeadersTooLarge => (431, "invalid_request_error", "headers_too_large"),
         ErrorCode::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
         ErrorCode::IdempotencyKeyReused => (422, "invalid_request_error", "idempotency_key_reused"),
+        ErrorCode::McpServerFailed => (424, "external_connector_error", "mcp_server_error"),
         ErrorCode::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
         ErrorCode::BudgetExceeded => (429, "insufficient_quota", "budget_exceeded"),
         ErrorCode::StorageFull => (429, "insufficient_quota", "storage_full"),

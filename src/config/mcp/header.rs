@@ -20,6 +20,12 @@ pub(super) const OWN_HEADERS: [&str; 9] = [
     "accept-encoding",
 ];
 
+/// Whether neither the protocol nor the HTTP client writes this header.
+#[must_use]
+pub fn may_be_chosen(name: &HeaderName) -> bool {
+    !is_of_the_client(name) && !OWN_HEADERS.contains(&name.as_str())
+}
+
 /// The name of a header that the operator may choose.
 #[derive(PartialEq)]
 pub(super) struct Header(pub(super) HeaderName);
@@ -32,7 +38,7 @@ impl FromToml for Header {
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
         let name = HeaderName::from_bytes(text(value, "the name of an HTTP header")?.as_bytes());
         let name = name.map_err(|_| Misread::new(value, "this is not the name of an HTTP header"))?;
-        if is_of_the_client(&name) || OWN_HEADERS.contains(&name.as_str()) {
+        if !may_be_chosen(&name) {
             return Err(Misread::new(value, "the server itself sends this header"));
         }
         Ok(Self(name))

@@ -1,10 +1,11 @@
 //! The name of a server, which the names of its tools begin with.
 
 /// Longest name of a server: it begins the names of its tools.
-pub(super) const MAX_NAME: usize = 32;
+pub const MAX_NAME: usize = 32;
 
 /// Whether the names of tools can begin with it, so that the tools of no two servers have one name.
-pub(super) fn is_name(name: &str) -> bool {
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=MAX_NAME).contains(&name.len())
         && name.bytes().all(allowed)

@@ -18,6 +18,7 @@
 //! | `pages` | the pages of its list, as far as they are taken (pure) |
 //! | `under_way` | its calls, and whether one shows that it may hang |
 //! | `secrets` | what it must not tell (pure) |
+//! | `named` | servers that requests name, each its run's own |
 //! | `stdio`, `process`, `lines`, `errors` | a server that is a process, for the SDK |
 //!
 //! A server is not trusted: what it says is bounded, and what it says of the effects of its tools counts only if the operator
@@ -34,6 +35,7 @@ mod guarded;
 mod handler;
 mod lines;
 mod list;
+mod named;
 mod names;
 mod pages;
 mod process;
@@ -55,5 +57,6 @@ mod under_way;
 mod watch_over;
 
 pub use definition::Definition;
+pub use named::{KeptNamed, NamedServers, NotOpened, RunServers};
 pub use server::{McpServer, McpServers};
 pub use start::McpClients;

@@ -53,6 +53,23 @@ impl McpServers {
         Self { metrics, ..Self::default() }
     }
 
+    /// Servers that end with these, and of which nobody is told anything else.
+    pub(super) fn apart(&self) -> Self {
+        Self { tasks: self.tasks.clone(), ending: self.ending.clone(), ..Self::default() }
+    }
+
+    /// Has work of theirs be done in the background, until they end.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ending = self.ending.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
     /// Starts a server in the background. One that listens by HTTP is reached with `clients`. Whether it is waited for is kept for
     /// those who ask.
     #[must_use]

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::config::{McpCommand, McpProtocol, McpServerConfig, McpTransport};
-use crate::net::client::{CannotConnect, HttpClient, Reach};
+use crate::net::client::{CannotConnect, HttpClient, Proxies, Reach};
 use crate::net::fetch::Fetcher;
 use crate::net::guard::{Guard, Policy};
 use crate::tools::mcp::auth::{AuthWeb, Authorization};
@@ -35,7 +35,7 @@ const FIRST_RESUMPTION: Duration = Duration::from_millis(250);
 /// What all servers are reached with that listen by HTTP. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct McpClients {
-    /// Reaches the servers that the operator names, through no proxy.
+    /// Reaches the servers: those that the operator names through no proxy and no guard.
     http: HttpClient,
     /// Reaches what these servers name.
     fetcher: Fetcher,
@@ -47,6 +47,24 @@ impl McpClients {
         let (connect_timeout, keep_idle) = (Some(CONNECT_TIMEOUT), Some(KEEP_IDLE));
         let http = HttpClient::new(&Reach { connect_timeout, keep_idle, ..Reach::default() })?;
         Ok(Self { http, fetcher: Fetcher::new(Guard::new(egress.clone()))? })
+    }
+
+    /// Those of servers that requests name, which are reached within the bounds for URLs that others name.
+    pub fn guarded(egress: &Policy) -> Result<Self, CannotConnect> {
+        let guard = Guard::new(egress.clone());
+        let http = HttpClient::new(&Reach {
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            keep_idle: Some(KEEP_IDLE),
+            proxies: egress.proxy.clone().map_or(Proxies::None, Proxies::One),
+            guard: Some(guard.clone()),
+            ..Reach::default()
+        })?;
+        Ok(Self { http, fetcher: Fetcher::new(guard)? })
+    }
+
+    /// What decides on what they name, and on the servers themselves if they are guarded.
+    pub(super) fn guard(&self) -> &Guard {
+        self.fetcher.guard()
     }
 
     /// What asks about tokens, of which the operator names these servers.

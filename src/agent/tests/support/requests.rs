@@ -32,6 +32,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         decisions: Vec::new(),
         approvals: Vec::new(),
         client_tools: Vec::new(),
+        servers: None,
         trace: None,
         request_id: None,
         metadata: BTreeMap::new(),

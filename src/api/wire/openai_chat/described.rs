@@ -115,9 +115,105 @@ pub struct ChatFunctionCall {
     arguments: String,
 }
 
+/// A function that the client executes, or a server of tools.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ChatTool {
+    /// A function.
+    Function(ChatFunctionTool),
+    /// A server.
+    Mcp(ChatMcpTool),
+}
+
+/// An MCP server whose tools this server calls, where the caller's key allows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ChatMcpTool {
+    /// `mcp`.
+    r#type: McpType,
+    /// What the names of its tools begin with: models know them as `LABEL__TOOL`.
+    #[schema(pattern = "^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$", min_length = 1, max_length = 32, example = "crm")]
+    server_label: String,
+    /// Where it listens, by streamable HTTP.
+    #[schema(min_length = 1, max_length = 4096, example = "https://mcp.example.com/mcp")]
+    server_url: String,
+    /// What it is for, in words for the model.
+    #[schema(max_length = 1024)]
+    server_description: Option<String>,
+    /// What each request to it shows: up to 32 headers.
+    headers: Option<BTreeMap<String, String>>,
+    /// A token that each request to it shows as `authorization: Bearer …`.
+    authorization: Option<String>,
+    /// The tools that are taken; if absent, all.
+    allowed_tools: Option<ChatAllowedTools>,
+    /// Which calls need an approval; if absent, all.
+    require_approval: Option<ChatRequireApproval>,
+}
+
+/// A kind of tools.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum McpType {
+    /// A server of tools.
+    Mcp,
+}
+
+/// Names of tools, or what they have in common.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ChatAllowedTools {
+    /// The names that the server gives them; `*` stands for any characters.
+    Names(ChatToolNames),
+    /// What they have in common.
+    Filter(ChatToolFilter),
+}
+
+/// Names of tools.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(min_items = 1, max_items = 256)]
+pub struct ChatToolNames(Vec<String>);
+
+/// What tools have in common.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ChatToolFilter {
+    /// The names that the server gives them.
+    #[schema(min_items = 1, max_items = 256)]
+    tool_names: Option<Vec<String>>,
+    /// Whether the server says that they only read.
+    read_only: Option<bool>,
+}
+
+/// Which calls need an approval.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ChatRequireApproval {
+    /// All or none.
+    Mode(ChatApprovalMode),
+    /// All but those of `never` that `always` does not name.
+    Unless(ChatApprovalFilters),
+}
+
+/// All or none.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChatApprovalMode {
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
+/// Calls that need an approval, and calls that need none.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ChatApprovalFilters {
+    /// Those that need one in any case.
+    always: Option<ChatToolFilter>,
+    /// Those that need none.
+    never: Option<ChatToolFilter>,
+}
+
 /// A function that the client executes.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ChatTool {
+pub struct ChatFunctionTool {
     /// `function`.
     r#type: FunctionType,
     /// The function.

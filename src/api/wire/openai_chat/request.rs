@@ -18,7 +18,7 @@ use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::shape::{ResponseShape, StreamOptions};
-use crate::api::wire::openai_chat::tool::read_offer;
+use crate::api::wire::openai_chat::tool::{AskedTools, read_offer};
 use crate::api::wire::openai_chat::unknown::read_unknown;
 use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
 use crate::api::wire::vocabulary::metadata;
@@ -50,7 +50,7 @@ pub struct CompletionRequest<'a> {
     /// What the stream holds beside text.
     #[schema(value_type = Option<StreamOptions>)]
     pub stream_options: Option<JsonObject<StreamOptions>>,
-    /// Function tools that the client executes.
+    /// Function tools that the client executes, and MCP servers whose tools this server calls.
     #[serde(borrow)]
     #[schema(value_type = Option<Vec<ChatTool>>, max_items = 128)]
     pub tools: Option<Vec<&'a RawValue>>,
@@ -162,8 +162,7 @@ fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawV
 
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
-    let request = CompletionRequest::read(body)?;
-    let unknown = read_unknown(body)?;
+    let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
     check_supported(&unknown.members)?;
     let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
     let sampling = Arc::new(request.sampling(unknown.members));
@@ -172,7 +171,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let (session, run) = read_ids(&agent, &context)?;
     let raw = request.messages.ok_or_else(|| missing("messages"))?;
     let (system, messages) = split(check_messages(&raw, session.is_some() || run.is_some())?, session.is_some());
-    let (tool_choice, client_tools) = read_offer(request.tool_choice, request.tools.as_deref())?;
+    let AskedTools { tool_choice, client_tools, servers } = read_offer(request.tool_choice, request.tools.as_deref())?;
     let (policy, approval) = policy::read(agent.policy, agent.approval)?;
     let options = RunOptions {
         tool_choice,
@@ -201,6 +200,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         decisions: messages.decisions,
         approvals: Vec::new(),
         client_tools,
+        servers,
         trace: context.trace,
         request_id: context.request_id,
         metadata: request.metadata.unwrap_or_default(),

@@ -5,27 +5,41 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::agent::AskedServers;
 use crate::api::wire::body::{clip, malformed, missing};
 use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::mcp_tool::read_server;
 use crate::llm::openai::tools;
+use crate::types::named_server::AskedServer;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 
 /// Most tools of one request.
 const MAX_TOOLS: usize = 128;
 
-/// Which tools the model may choose, and the client's own that it is offered.
-pub fn read_offer(
-    choice: Option<&RawValue>,
-    tools: Option<&[&RawValue]>,
-) -> Result<(ToolChoice, Vec<Arc<ToolDefinition>>), WireError> {
-    let tools = read_tools(tools.unwrap_or_default())?;
-    let choice = read_tool_choice(choice)?;
-    let tools = if choice == ToolChoice::None { Vec::new() } else { tools };
-    Ok((choice, tools))
+/// What a request offers its model.
+#[derive(Debug)]
+pub struct AskedTools {
+    /// Which tools the model may choose.
+    pub tool_choice: ToolChoice,
+    /// The client's own.
+    pub client_tools: Vec<Arc<ToolDefinition>>,
+    /// The servers of tools that are named.
+    pub servers: Option<Arc<AskedServers>>,
 }
 
-/// Reads `tools`: function tools that the client executes.
-pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<Arc<ToolDefinition>>, WireError> {
+/// Which tools the model may choose, the client's own that it is offered, and the servers of others.
+pub fn read_offer(choice: Option<&RawValue>, tools: Option<&[&RawValue]>) -> Result<AskedTools, WireError> {
+    let (client_tools, servers) = read_tools(tools.unwrap_or_default())?;
+    let tool_choice = read_tool_choice(choice)?;
+    if tool_choice == ToolChoice::None {
+        return Ok(AskedTools { tool_choice, client_tools: Vec::new(), servers: None });
+    }
+    let servers = (!servers.is_empty()).then(|| Arc::new(AskedServers::new(servers)));
+    Ok(AskedTools { tool_choice, client_tools, servers })
+}
+
+/// Reads `tools`: function tools that the client executes, and servers of tools that this server asks.
+pub fn read_tools(raw: &[&RawValue]) -> Result<(Vec<Arc<ToolDefinition>>, Vec<AskedServer>), WireError> {
     #[derive(Deserialize)]
     struct View {
         r#type: String,
@@ -39,11 +53,17 @@ pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<Arc<ToolDefinition>>, WireErr
         return Err(WireError::invalid("tools", format!("there may be at most {MAX_TOOLS} tools")));
     }
     let mut offered: Vec<Arc<ToolDefinition>> = Vec::with_capacity(raw.len());
+    let mut servers = Vec::new();
     for (index, json) in raw.iter().enumerate() {
         let path = format!("tools[{index}]");
         let view: View = serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
+        if view.r#type == "mcp" {
+            servers.push(read_server(json, index, &servers)?);
+            continue;
+        }
         if view.r#type != "function" {
-            let message = format!("the tool type {:?} is not supported; use \"function\"", clip(&view.r#type));
+            let message =
+                format!("the tool type {:?} is not supported; use \"function\" or \"mcp\"", clip(&view.r#type));
             return Err(WireError::invalid(format!("{path}.type"), message));
         }
         let Some(Function { name }) = view.function else { return Err(missing("function").within(&path)) };
@@ -59,7 +79,7 @@ pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<Arc<ToolDefinition>>, WireErr
         let tool = tools::decode(json).ok_or_else(|| WireError::invalid(path, "must be a function tool"))?;
         offered.push(Arc::new(tool));
     }
-    Ok(offered)
+    Ok((offered, servers))
 }
 
 /// Reads `tool_choice`.

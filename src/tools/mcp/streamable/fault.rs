@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 
+use crate::net::guard::Refusal;
 use crate::tools::mcp::auth::NoToken;
 
 /// Longest part of a page that is told.
@@ -16,6 +17,9 @@ pub(in crate::tools::mcp) enum HttpFault {
     /// Nothing that it could understand or trust was sent.
     #[error("it cannot be trusted or understood in TLS")]
     Untrusted,
+    /// Nothing was sent, because the guard does not let the server or its addresses be reached.
+    #[error("{0}")]
+    Refused(Refusal),
     /// The address may not be called.
     #[error("it redirects elsewhere, which is not followed")]
     Redirected,
@@ -52,7 +56,12 @@ impl HttpFault {
     /// Whether the request may have taken effect although no answer says so.
     pub(in crate::tools::mcp) fn may_have_worked(&self) -> bool {
         match self {
-            Self::Unreached | Self::Untrusted | Self::Redirected | Self::SessionDenied | Self::NoToken(_) => false,
+            Self::Unreached
+            | Self::Untrusted
+            | Self::Refused(_)
+            | Self::Redirected
+            | Self::SessionDenied
+            | Self::NoToken(_) => false,
             Self::Broken | Self::Unreadable | Self::TooLong(_) => true,
             // A gateway got no answer that it could pass on.
             Self::Status(status, _) => matches!(status.as_u16(), 502 | 504 | 520 | 522 | 524),

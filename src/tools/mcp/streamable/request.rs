@@ -80,6 +80,9 @@ fn redirected(from: &Url, response: &Response) -> Option<Result<Url, HttpFault>>
 }
 
 fn fault(error: &HttpError) -> HttpFault {
+    if let Some(refusal) = error.refusal() {
+        return HttpFault::Refused(refusal.clone());
+    }
     match (error.is_tls(), error.is_connect()) {
         (true, true) => HttpFault::Untrusted,
         (_, true) => HttpFault::Unreached,
