@@ -51,6 +51,9 @@ pub const OF_HOOKS: &[&str] = &[
     "outbox.before_settle",
 ];
 
+/// Failpoints that only runs reach whose guardrails ask a model or a service.
+pub const OF_GUARDRAILS: &[&str] = &["guardrail.before_ask", "guardrail.answered"];
+
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]
 pub fn hit(name: &'static str) {
@@ -76,7 +79,7 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS, OF_HOOKS};
+    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS};
 
     const VARIABLE: &str = "LOOPGATE_FAILPOINT";
 
@@ -88,7 +91,7 @@ mod armed {
     }
 
     fn is_known(name: &str) -> bool {
-        [FAILPOINTS, OF_APPROVALS, OF_HOOKS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
+        [FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
     }
 
     static ARMED: LazyLock<Result<Option<Armed>, String>> =
@@ -115,7 +118,7 @@ mod armed {
         if !is_known(name) {
             return Err(format!(
                 "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
-                [FAILPOINTS, OF_APPROVALS, OF_HOOKS, BESIDE_RUNS].concat().join(", ")
+                [FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS, BESIDE_RUNS].concat().join(", ")
             ));
         }
         match nth.parse() {

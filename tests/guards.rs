@@ -109,3 +109,75 @@ async fn a_guardrail_withholds_a_result_and_ends_the_run() {
         metrics(&server).await.contains("loopgate_guardrails_triggered_total{on=\"tool_result\",action=\"stop\"} 1")
     );
 }
+
+/// A server that asks `hooks` about what users say and the upstream itself about answers.
+async fn asking(upstream: &Upstream, hooks: &ToolServer, on_failure: &str) -> TestServer {
+    let config = format!(
+        "{}[agents.default]\ntools = []\nguardrails = [\n\
+         {{ name = \"moderation\", on = \"input\", kind = \"webhook\", hook = \"moderation\", tripwire = true, on_failure = \"{on_failure}\" }},\n\
+         {{ name = \"no-numbers\", on = \"output\", kind = \"model\", model = \"scripted/test\", prompt = \"Fail numbers.\", tripwire = true }},\n]\n\
+         [hooks.moderation]\non = \"guardrail\"\naction = \"webhook\"\nurl = \"http://{}/judge\"\nsecret_env = \"HOOK_SECRET\"\n",
+        upstream.config(),
+        hooks.address()
+    );
+    TestServer::builder(&config).env("HOOK_SECRET", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX").start().await
+}
+
+#[tokio::test]
+async fn guardrails_ask_a_service_and_a_model_before_anything_is_said_or_shown() {
+    let upstream = Upstream::start([Reply::says("The number is 4111."), Reply::says("FAIL")]).await;
+    let hooks = ToolServer::start([
+        Reply::json(200, &json!({"verdict": "fail", "reason": "It is rude."})),
+        Reply::json(200, &json!({"verdict": "pass"})),
+    ])
+    .await;
+    let server = asking(&upstream, &hooks, "deny").await;
+    let answer = server.post("/v1/agent/completions", &ask("You fool")).await.ok();
+    assert_eq!(answer["agent"]["stop_reason"], "guardrail", "{answer}");
+    let said = answer["choices"][0]["message"]["content"].as_str().unwrap();
+    assert_eq!(said, "The guardrail \"moderation\" stopped the run because of a message of the user: It is rude.");
+    assert!(upstream.requests().is_empty());
+    let question = hooks.calls().remove(0);
+    let asked = question.json();
+    assert_eq!(
+        (&asked["type"], &asked["on"], &asked["text"]),
+        (&json!("guardrail"), &json!("input"), &json!("You fool"))
+    );
+    assert!(question.headers["webhook-signature"].starts_with("v1,"), "{question:?}");
+
+    let frames = server.stream("/v1/agent/completions", &streamed("Hello")).await.rest().await;
+    assert_eq!(text_of(&frames), "");
+    let judged: Vec<Value> = frames.iter().filter(|frame| frame.name == "guardrail.judged").map(Frame::json).collect();
+    let said = |judged: &Value| (judged["kind"].clone(), judged["verdict"].clone());
+    assert_eq!(said(&judged[0]), (json!("webhook"), json!("pass")), "{judged:?}");
+    assert_eq!(said(&judged[1]), (json!("model"), json!("fail")), "{judged:?}");
+    assert_eq!(judged[1]["usage"]["total_tokens"], 15, "{judged:?}");
+    let end = frames.iter().find(|frame| frame.name == "run.incomplete").expect("the guardrail ends it").json();
+    assert_eq!(
+        (&end["agent"]["stop_reason"], &end["usage"]["total_tokens"]),
+        (&json!("guardrail"), &json!(30)),
+        "{end}"
+    );
+    let requests = upstream.requests();
+    assert!(requests[1]["messages"][1]["content"].as_str().unwrap().contains("<text>\nThe number is 4111.\n</text>"));
+    let metrics = metrics(&server).await;
+    for counted in [
+        "loopgate_guardrails_judged_total{on=\"input\",kind=\"webhook\",verdict=\"pass\"} 1",
+        "loopgate_guardrails_judged_total{on=\"output\",kind=\"model\",verdict=\"fail\"} 1",
+    ] {
+        assert!(metrics.contains(counted), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_fails_a_text_or_not_as_the_operator_says() {
+    for (on_failure, content) in [("deny", "could not be judged"), ("allow", "Hello.")] {
+        let upstream = Upstream::start([Reply::says("Hello."), Reply::says("PASS")]).await;
+        let hooks = ToolServer::start([Reply::status(503)]).await;
+        let server = asking(&upstream, &hooks, on_failure).await;
+        let answer = server.post("/v1/agent/completions", &ask("Hello")).await.ok();
+        let said = answer["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(said.contains(content), "{said}");
+        server.logged("a guardrail's service gave no verdict").await;
+    }
+}

@@ -44,7 +44,16 @@ def decide(message):
     """What is to become of a call: here, no command may delete files."""
     if message["event"] == "before_tool" and any("rm " in text for text in texts(message.get("input"))):
         return {"decision": "block", "reason": "Files are not deleted here."}
+    if message["event"] == "guardrail":
+        return judge(message)
     return {}
+
+
+def judge(message):
+    """Whether a text passes a guardrail: here, none may speak of passwords."""
+    if "password" in message["text"].lower():
+        return {"verdict": "fail", "reason": "It speaks of passwords."}
+    return {"verdict": "pass"}
 
 
 class Receiver(BaseHTTPRequestHandler):

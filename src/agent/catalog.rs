@@ -220,7 +220,8 @@ impl Catalog {
         Ok(Resolved { agent_name: agent.name.clone(), settings: agent.clone(), called, fallbacks })
     }
 
-    async fn called(&self, model: &str) -> Result<Called, StartError> {
+    /// A model of an upstream, by whichever name the configuration gives it.
+    pub async fn called(&self, model: &str) -> Result<Called, StartError> {
         let (upstream, OfferedModel { name: model_name, sizes }) = self.locate(model).await?;
         let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
         let priced = priced(&self.models, &upstream.terms, names, sizes);

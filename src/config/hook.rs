@@ -57,7 +57,8 @@ impl HookConfig {
         let points: Option<Points> = section.required(
             "on",
             "Where the hook stands: before the first model call, before and after calls of tools, where a call or a run failed, where \
-             four fifths of a budget are used, or at the end of a run; one of them, or a list.",
+             four fifths of a budget are used, or at the end of a run; one of them, or a list. `guardrail`, which stands alone, \
+             is for hooks that guardrails ask."
         );
         let tools = section.key(
             "tools",
@@ -98,6 +99,7 @@ impl HookConfig {
         let name = name.to_owned();
         let read = Self { name, points, tools, agents, users, action, is_asked, timeout, fails_open, retry_for };
         read.refuse_idle_keys(section);
+        read.refuse_keys_of_guardrails(section);
         Some(read)
     }
 
@@ -134,6 +136,31 @@ impl HookConfig {
         }
     }
 
+    /// Reports what a hook that guardrails ask does nothing with.
+    fn refuse_keys_of_guardrails(&self, section: &Section<'_>) {
+        if !self.points.contains(&HookPoint::Guardrail) {
+            return;
+        }
+        if self.points.len() > 1 {
+            section.refuse("on", "a hook that guardrails ask stands at no other point");
+        }
+        if !matches!(self.action, HookAction::Webhook(_) | HookAction::Command(_)) {
+            section.refuse("action", "a guardrail asks a webhook or a command");
+        }
+        for key in ["tools", "agents", "users", "wait", "on_failure", "retry_for"] {
+            if section.is_written(key) {
+                section
+                    .refuse(key, "the guardrails that ask the hook say what is judged, and what holds where it fails");
+            }
+        }
+    }
+
+    /// Whether guardrails ask it, and it stands nowhere by itself.
+    #[must_use]
+    pub fn is_of_guardrails(&self) -> bool {
+        self.points.contains(&HookPoint::Guardrail)
+    }
+
     /// Whether it concerns the runs of this agent and user.
     #[must_use]
     pub fn concerns(&self, agent: &str, user: Option<&str>) -> bool {
@@ -158,7 +185,7 @@ impl HookConfig {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum OnFailure {
+pub(super) enum OnFailure {
     Deny,
     Allow,
 }
@@ -175,6 +202,7 @@ impl Word for HookPoint {
         ("on_error", Self::OnError),
         ("budget_warning", Self::BudgetWarning),
         ("run_end", Self::RunEnd),
+        ("guardrail", Self::Guardrail),
     ];
 }
 

@@ -7,6 +7,7 @@
 mod agent;
 mod answers_later;
 mod approval;
+mod asked_guardrails;
 mod builtin_tool;
 mod caller;
 mod declaration;

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
 use super::approval;
+use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
@@ -210,6 +211,7 @@ impl Settings {
             Some(())
         });
         approval::check(root, &agents, &keys);
+        asked_guardrails::check(root, &agents, &upstreams, &hooks);
         let (file, values) = (None, Values::default());
         Self {
             server,

@@ -65,6 +65,11 @@ impl Hold {
         self.release(self.text.len())
     }
 
+    /// Ends a text that was broken off: what is left to show, which is nothing if somebody was to be asked about it.
+    pub fn break_off(&mut self) -> String {
+        if self.rails.iter().any(|rail| rail.rule.is_asked()) { String::new() } else { self.finish() }
+    }
+
     /// The guardrail that objects to the text.
     #[must_use]
     pub fn tripped(&self) -> Option<&Guardrail> {
@@ -81,6 +86,7 @@ impl Hold {
             GuardrailRule::MaxLength { .. } => {
                 failed(std::slice::from_ref(rail), GuardPoint::Output, text).next().is_some()
             }
+            GuardrailRule::Webhook { .. } | GuardrailRule::Model(_) => false,
         });
     }
 
@@ -119,6 +125,8 @@ fn reach(rule: &GuardrailRule) -> Option<usize> {
             Some(longest + 4)
         }
         GuardrailRule::MaxLength { .. } => Some(0),
+        // Who is asked is asked once, about the whole text.
+        GuardrailRule::Webhook { .. } | GuardrailRule::Model(_) => None,
     }
 }
 

@@ -81,6 +81,8 @@ pub enum What<'a> {
     Budget(Budget),
     /// The run ended, or waits.
     End(Ended<'a>),
+    /// A guardrail asks about a text.
+    Text(Text<'a>),
 }
 
 impl<'a> What<'a> {
@@ -89,7 +91,7 @@ impl<'a> What<'a> {
     pub fn call(&self) -> Option<Call<'a>> {
         match *self {
             Self::Call(call) | Self::Answer(call, _) => Some(call),
-            Self::Start | Self::Budget(_) | Self::End(_) => None,
+            Self::Start | Self::Budget(_) | Self::End(_) | Self::Text(_) => None,
         }
     }
 
@@ -103,6 +105,7 @@ impl<'a> What<'a> {
                 let beside = beside.map_or_else(String::new, |json| format!("\n{}", json.get()));
                 format!("{}\n{}\n{}{beside}", call.arguments, outcome.is_error, outcome.text())
             }
+            Self::Text(text) => format!("{}\n{}\n{}", text.guardrail, text.on, text.text),
             Self::Start | Self::Budget(_) | Self::End(_) => String::new(),
         }
     }
@@ -123,6 +126,19 @@ impl<'a> From<&'a ToolCall> for Call<'a> {
     fn from(call: &'a ToolCall) -> Self {
         Self { id: &call.id, tool: &call.name, arguments: &call.arguments }
     }
+}
+
+/// A text that is to be judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a> {
+    /// The guardrail that asks.
+    pub guardrail: &'a str,
+    /// What is judged.
+    pub on: &'static str,
+    /// The whole text.
+    pub text: &'a str,
+    /// The call whose arguments or result it is: its id, and its tool.
+    pub call: Option<(&'a CallId, &'a str)>,
 }
 
 /// What came of a call.
@@ -167,6 +183,10 @@ struct Body<'a> {
     step: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guardrail: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,6 +282,7 @@ impl Message<'_> {
                     "Four fifths of a budget are used ({scope}, {kind}: {used} of {limit}); noticed in the {whose}."
                 )
             }
+            What::Text(Text { guardrail, .. }) => format!("The guardrail {} asks in the {whose}.", plain(guardrail)),
             What::End(Ended(outcome)) => {
                 let (status, reason) = (outcome.status().as_str(), outcome.reason.as_str());
                 let (tokens, cost) = (outcome.usage.total(), outcome.cost.as_usd());
@@ -275,13 +296,15 @@ impl Message<'_> {
         let cut = |text: &str| text[..text.floor_char_boundary(most_text)].to_owned();
         let (call, answer) = match self.what {
             What::Answer(_, CallAnswer(outcome)) => (self.call(), Some(outcome)),
-            What::Call(_) | What::Start | What::Budget(_) | What::End(_) => (self.call(), None),
+            What::Call(_) | What::Start | What::Budget(_) | What::End(_) | What::Text(_) => (self.call(), None),
         };
         let output = answer.map(|outcome| outcome.text());
         let end = match self.what {
             What::End(Ended(outcome)) => Some(outcome),
-            What::Start | What::Call(_) | What::Answer(..) | What::Budget(_) => None,
+            What::Start | What::Call(_) | What::Answer(..) | What::Budget(_) | What::Text(_) => None,
         };
+        let judged = if let What::Text(text) = self.what { Some(text) } else { None };
+        let about = judged.and_then(|judged| judged.call).or(call.map(|call| (call.id, call.tool)));
         let is_long = |text: Option<&str>| text.is_some_and(|text| text.len() > most_text);
         let truncated = is_long(output.as_deref()) || is_long(end.map(|outcome| outcome.output_text.as_str()));
         Body {
@@ -298,9 +321,11 @@ impl Message<'_> {
             request_id: whose.request,
             step,
             seq,
-            text: None,
-            call_id: call.map(|call| call.id.as_str()),
-            tool: call.map(|call| call.tool),
+            guardrail: judged.map(|judged| judged.guardrail),
+            on: judged.map(|judged| judged.on),
+            text: judged.map(|judged| judged.text.to_owned()),
+            call_id: about.map(|(id, _)| id.as_str()),
+            tool: about.map(|(_, tool)| tool),
             // Arguments that are no JSON are there as text alone.
             input: call.and_then(|call| serde_json::from_str(call.arguments).ok()),
             input_raw: call.map(|call| call.arguments),
@@ -309,7 +334,7 @@ impl Message<'_> {
             latency_ms: answer.map(|outcome| outcome.latency_ms),
             budget: match self.what {
                 What::Budget(budget) => Some(budget),
-                What::Start | What::Call(_) | What::Answer(..) | What::End(_) => None,
+                What::Start | What::Call(_) | What::Answer(..) | What::End(_) | What::Text(_) => None,
             },
             run: end.map(|outcome| run_end(outcome, cut(&outcome.output_text))),
             truncated,

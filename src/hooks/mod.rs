@@ -12,6 +12,7 @@ mod failure;
 mod message;
 mod reply;
 mod signature;
+mod verdict;
 mod webhook;
 
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ use crate::types::hook::{HookDecision, HookPoint, HookReply, PinnedHook};
 use crate::types::unambiguous::unambiguous_object;
 
 pub use self::failure::HookFailure;
-pub use self::message::{Budget, Call, CallAnswer, Ended, Message, What, Whose};
+pub use self::message::{Budget, Call, CallAnswer, Ended, Message, Text, What, Whose};
 pub use self::signature::headers;
 pub use self::webhook::client;
 
@@ -88,7 +89,8 @@ impl Hooks {
     /// Those that a run of this agent and user is subject to, in the order in which they are asked.
     #[must_use]
     pub fn pinned(&self, agent: &str, user: Option<&str>) -> Vec<PinnedHook> {
-        let concerned = self.all.iter().filter(|hook| hook.config.concerns(agent, user));
+        let stands = |hook: &&Hook| !hook.config.is_of_guardrails() && hook.config.concerns(agent, user);
+        let concerned = self.all.iter().filter(stands);
         concerned.map(|hook| hook.config.pinned()).collect()
     }
 }

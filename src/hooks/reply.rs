@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::failure::HookFailure;
+use super::verdict;
 use crate::types::hook::{HookDecision, HookPoint, HookReply};
 
 /// How many characters of each text count.
@@ -74,6 +75,9 @@ enum Permission {
 
 /// What this answer says of something at this point.
 pub(super) fn parse(answer: &[u8], point: HookPoint) -> Result<HookReply, HookFailure> {
+    if point == HookPoint::Guardrail {
+        return verdict::parse(answer);
+    }
     if answer.trim_ascii().is_empty() {
         return Ok(HookReply::default());
     }

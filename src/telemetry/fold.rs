@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
-use crate::types::guard::Guarded;
+use crate::types::guard::{Guarded, Judged, Verdict};
 use crate::types::hedge::{HedgeEnded, KeptCall};
 use crate::types::price::StepModel;
 use crate::types::tool::CallEnding;
@@ -163,7 +163,10 @@ impl RunFold {
                 Observation::Unconfirmed(*unconfirmed)
             }
             Event::BudgetWarning { owner, .. } => Observation::BudgetWarned(*owner),
-            Event::Guarded(guarded) => Observation::Guarded(guarded),
+            Event::Guarded(guarded) => {
+                self.judge(guarded, &mut observe);
+                Observation::Guarded(guarded)
+            }
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::StepCompleted { .. } => {
                 let began_ms = self.step_began_ms.take();
@@ -234,6 +237,26 @@ impl RunFold {
         if let Some(to) = to {
             self.model.clone_from(to);
         }
+    }
+
+    /// A guardrail's model is asked, or was: its call is counted as any other.
+    fn judge<'r>(&self, guarded: &Guarded, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        if let Guarded::Judging(judging) = guarded {
+            let beside = if judging.in_step { self.reserved } else { Reservation::default() };
+            observe(&judging.model, Observation::Reserved(beside.and(judging.set_aside)));
+        }
+        let Guarded::Judged(Judged { verdict, latency_ms, call: Some(call), .. }) = guarded else { return };
+        let (model, output_tokens) = (&call.model, call.usage.completion_tokens);
+        if !call.in_step {
+            observe(model, Observation::Settled);
+        }
+        if let Some(kind) = call.failed {
+            observe(model, Observation::UpstreamFailed(FailureClass::Kind(kind)));
+        } else if *verdict != Verdict::Dropped {
+            observe(model, Observation::Answered { latency_ms: *latency_ms, first_token_ms: None, output_tokens });
+        }
+        observe(model, Observation::Took { usage: call.usage, cost: model.price.cost(&call.usage) });
+        observe(model, Observation::Unconfirmed(call.unconfirmed));
     }
 
     fn start(&mut self, at_ms: u64) -> Observation<'static> {

@@ -216,7 +216,6 @@ impl Event {
             | Self::HedgeStarted(_)
             | Self::HedgeEnded(_)
             | Self::StepDiscarded { .. }
-            | Self::Guarded(_)
             | Self::BudgetWarning { .. }
             | Self::ApprovalRequired(_)
             | Self::ApprovalResolved(_)
@@ -230,6 +229,7 @@ impl Event {
             | Self::HookRan(_)
             | Self::StepCompleted { .. }
             | Self::RunFinished(_) => true,
+            Self::Guarded(guarded) => guarded.is_public(),
         }
     }
 

@@ -1,15 +1,19 @@
 //! What the messages, answers and results of a run are held to. A run keeps what it was accepted with.
 
 pub mod input;
+pub mod judge;
 pub mod output;
+pub mod point;
 pub mod rail;
 pub mod result;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::input::{InputMode, InputPattern, MAX_MESSAGE_CHARS};
+pub use self::judge::{Asked, Judge, JudgeCall, Judged, Judging, ModelJudge, Verdict};
 pub use self::output::{OutputRules, Sanitise};
-pub use self::rail::{GuardPoint, Guardrail, GuardrailRule, MAX_COMPILED, Severity, Triggered};
+pub use self::point::GuardPoint;
+pub use self::rail::{Guardrail, GuardrailRule, MAX_COMPILED, Severity, Triggered};
 pub use self::result::{MAX_RESULT_BYTES, ResultBounds};
 use crate::types::json::is_default;
 
@@ -57,6 +61,18 @@ impl Guards {
     pub fn judges(&self, point: GuardPoint) -> bool {
         self.guardrails.iter().any(|rail| rail.on == point)
     }
+
+    /// Whether a model or a service is asked at this point.
+    #[must_use]
+    pub fn asks(&self, point: GuardPoint) -> bool {
+        self.guardrails.iter().any(|rail| rail.on == point && rail.rule.is_asked())
+    }
+
+    /// Whether nothing of an answer is shown before a model or a service was asked about it.
+    #[must_use]
+    pub fn holds_answers(&self) -> bool {
+        self.guardrails.iter().any(|rail| rail.on == GuardPoint::Output && rail.tripwire && rail.rule.is_asked())
+    }
 }
 
 /// What a guard found, or did.
@@ -81,4 +97,19 @@ pub enum Guarded {
     },
     /// A text failed a guardrail.
     Triggered(Triggered),
+    /// A guardrail's model is asked about a text. Internal.
+    Judging(Judging),
+    /// A guardrail's model or service was asked about a text.
+    Judged(Judged),
+}
+
+impl Guarded {
+    /// Whether clients see it.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        match self {
+            Self::Judging(_) => false,
+            Self::InputFlagged { .. } | Self::InputTruncated { .. } | Self::Triggered(_) | Self::Judged(_) => true,
+        }
+    }
 }

@@ -24,10 +24,12 @@ pub enum HookPoint {
     BudgetWarning,
     /// The run ended, or waits for its client.
     RunEnd,
+    /// Nowhere by itself: guardrails ask about texts.
+    Guardrail,
 }
 
 impl HookPoint {
-    /// All points, in the order in which a run comes to them.
+    /// All points at which hooks stand by themselves, in the order in which a run comes to them.
     pub const ALL: [Self; 6] =
         [Self::RunStart, Self::BeforeTool, Self::AfterTool, Self::OnError, Self::BudgetWarning, Self::RunEnd];
 
@@ -41,6 +43,7 @@ impl HookPoint {
             Self::OnError => "on_error",
             Self::BudgetWarning => "budget_warning",
             Self::RunEnd => "run_end",
+            Self::Guardrail => "guardrail",
         }
     }
 }

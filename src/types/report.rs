@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::types::approval::ApprovalDecision;
+use crate::types::guard::{GuardPoint, Verdict};
 use crate::types::json::is_default;
 use crate::types::tool::Measurement;
 use crate::types::usage::{Micros, Usage};
@@ -22,6 +23,38 @@ pub struct Report {
     pub tool_time_ms: u64,
     /// One entry for each model call that counted.
     pub steps: Vec<StepReport>,
+    /// One entry for each time that a guardrail's model or service was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guardrails: Option<Box<JudgeReports>>,
+}
+
+/// What guardrails said that were asked. Boxed in a report, as most runs ask none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JudgeReports(pub Vec<JudgeReport>);
+
+/// What a guardrail said that was asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JudgeReport {
+    /// The guardrail.
+    pub name: String,
+    /// What it judged.
+    pub on: GuardPoint,
+    /// In which step.
+    pub step: u32,
+    /// What it said.
+    pub verdict: Verdict,
+    /// How long that took.
+    pub latency_ms: u64,
+    /// The upstream and its model, with a slash between them, if it asked a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The model call's tokens.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub usage: Usage,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cost: Micros,
 }
 
 /// One model call and its tools.

@@ -44,6 +44,8 @@ pub enum SpanKey<'a> {
     ModelCall(u32),
     /// A tool call, and which time it is made, counted from 1.
     ToolCall(&'a CallId, u32),
+    /// A model call by which a guardrail of this name judged a text with this digest, in the name of a step.
+    Judge(u32, u64, &'a str),
 }
 
 /// The trace that a caller says its request belongs to.
@@ -184,6 +186,7 @@ impl SpanId {
             SpanKey::Step(step, part) => (4, step, part, ""),
             SpanKey::ModelCall(step) => (5, step, 0, ""),
             SpanKey::ToolCall(call, attempt) => (6, attempt, 0, call.as_str()),
+            SpanKey::Judge(step, digest, name) => (7, step, u32::try_from(digest >> 32).unwrap_or(0), name),
         };
         let mut key = [0; 17];
         key[..8].copy_from_slice(&xxh3_64(run.as_str().as_bytes()).to_be_bytes());

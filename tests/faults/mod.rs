@@ -11,6 +11,7 @@ mod cancelled;
 mod chaos;
 mod cluster;
 mod counters;
+mod guardrails;
 mod hooks;
 mod inside;
 mod kill;

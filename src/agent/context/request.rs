@@ -2,13 +2,18 @@
 //!
 //! What is added here shapes one request and never enters the stored history.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::{Run, budget};
+use crate::guard::question;
 use crate::llm::ModelRequest;
 use crate::llm::pairing::Pairing;
+use crate::types::guard::{Judging, ModelJudge};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
@@ -48,6 +53,32 @@ pub fn model_request(
         tenant: spec.tenant.clone(),
         affinity: affinity(spec),
         deadline,
+    }
+}
+
+/// The request by which a model judges a text.
+pub fn judging_request(run: &Run, judging: &Judging, (judge, text): (&ModelJudge, &str)) -> ModelRequest {
+    let (spec, asked) = (run.spec(), &judging.asked);
+    let told = Message::text(Role::System, &question::instructions(&judge.prompt));
+    let contained = Message::text(Role::User, &question::contained(asked.on, text));
+    ModelRequest {
+        model: judging.model.model.clone(),
+        conversation: Conversation::default().then([told, contained]),
+        tools: ToolOffer::default(),
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
+        max_tokens: Some(judging.reserved.output_tokens),
+        parallel_tool_calls: false,
+        in_one_piece: true,
+        trace: spec.outgoing_trace(SpanKey::Judge(asked.step, asked.digest, &asked.name)),
+        request_id: spec.request_id.clone(),
+        has_fallback: false,
+        is_repeat: false,
+        pairing: Pairing::Alone,
+        tenant: spec.tenant.clone(),
+        // A guardrail's questions begin alike, whatever run they are of.
+        affinity: xxh3_64(judge.prompt.as_bytes()),
+        deadline: Instant::now() + Duration::from_millis(judge.timeout_ms),
     }
 }
 

@@ -35,7 +35,7 @@ pub fn screen(messages: &mut [Message], guards: &Guards) -> Vec<Guarded> {
 pub fn refused(guards: &Guards, told: &[Guarded]) -> Option<(usize, InputPattern)> {
     let flagged = told.iter().find_map(|told| match told {
         Guarded::InputFlagged { message, pattern } => Some((*message as usize, *pattern)),
-        Guarded::InputTruncated { .. } | Guarded::Triggered(_) => None,
+        Guarded::InputTruncated { .. } | Guarded::Triggered(_) | Guarded::Judging(_) | Guarded::Judged(_) => None,
     });
     flagged.filter(|_| guards.input == InputMode::Block)
 }

@@ -234,6 +234,11 @@ impl TurnBuffer {
         (turn, rest.into(), triggered)
     }
 
+    /// What was shown of a turn of which nothing more is.
+    pub fn take_shown(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.parts)
+    }
+
     /// What is left to show of a turn that is whole, and which guardrails its text fails.
     fn judge(&mut self, turn: &[ModelPart]) -> (String, Vec<Triggered>) {
         let guards = &self.spec.guards;
@@ -267,7 +272,7 @@ impl TurnBuffer {
             }
         });
         // Nothing of what a guardrail objects to.
-        let left = hold.as_deref_mut().map(Hold::finish).unwrap_or_default();
+        let left = hold.as_deref_mut().map(Hold::break_off).unwrap_or_default();
         show(parts, &mut rest, left);
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve, bound, self.bytes()),

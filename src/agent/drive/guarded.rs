@@ -1,7 +1,7 @@
 //! Says in the log what guards found in what a client sent.
 
 use crate::agent::drive::recorder::Recorder;
-use crate::types::guard::{Guarded, InputMode, Triggered};
+use crate::types::guard::{Guarded, InputMode, Judged, Triggered};
 use crate::types::{Event, RunSpec};
 
 /// Records what guards found, and lets the log tell of it.
@@ -13,7 +13,7 @@ pub(super) fn tell(recorder: &mut Recorder, told: impl IntoIterator<Item = Guard
 }
 
 /// Logs what a guard found, without what was said.
-fn log(spec: &RunSpec, guarded: &Guarded) {
+pub(super) fn log(spec: &RunSpec, guarded: &Guarded) {
     let (run, tenant) = (&spec.id, &spec.tenant);
     match guarded {
         Guarded::InputFlagged { message, pattern } => {
@@ -30,6 +30,13 @@ fn log(spec: &RunSpec, guarded: &Guarded) {
         Guarded::Triggered(Triggered { name, on, tripwire, severity, .. }) => {
             let (on, severity) = (on.as_str(), severity.as_str());
             tracing::warn!(%run, %tenant, guardrail = name, on, severity, tripwire, "a text failed a guardrail");
+        }
+        // That it was not answered is logged where it is known why.
+        Guarded::Judging(_) => {}
+        Guarded::Judged(judged) => {
+            let Judged { asked, verdict, latency_ms, .. } = judged;
+            let (guardrail, on, kind, verdict) = (&asked.name, asked.on.as_str(), judged.kind(), verdict.as_str());
+            tracing::info!(%run, %tenant, guardrail, on, kind, verdict, latency_ms, "a guardrail was asked");
         }
     }
 }

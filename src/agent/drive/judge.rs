@@ -2,6 +2,7 @@
 
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::recorder::Recorder;
+use crate::agent::machine::Run;
 use crate::guard::rails::failed;
 use crate::llm::message_parts;
 use crate::types::conversation::{Origin, Part};
@@ -9,9 +10,9 @@ use crate::types::guard::{GuardPoint, Guarded, Triggered};
 use crate::types::{Message, Role, ToolCall, ToolOutcome};
 
 /// What a model is told of a call whose arguments ended the run.
-const NOT_MADE: &str = "The call was not made: a guardrail stopped the run because of its arguments.";
+pub(super) const NOT_MADE: &str = "The call was not made: a guardrail stopped the run because of its arguments.";
 /// What takes the place of a result that ended the run.
-const WITHHELD: &str = "The result was withheld: it failed a guardrail, which stopped the run.";
+pub(super) const WITHHELD: &str = "The result was withheld: it failed a guardrail, which stopped the run.";
 
 /// Judges what users said since the model spoke last; whether the run goes on.
 pub(super) fn judge_input(recorder: &mut Recorder) -> bool {
@@ -20,12 +21,8 @@ pub(super) fn judge_input(recorder: &mut Recorder) -> bool {
         return true;
     }
     let (step, spec) = (run.step() + 1, run.spec().clone());
-    let own = |message: &&Message| matches!(message.origin, Origin::Step { .. }) && message.role == Role::Assistant;
-    let from = run.messages().iter().rposition(|message| own(&message)).map_or(0, |last| last + 1);
     let mut told = Vec::new();
-    for (place, message) in (0..).zip(run.messages()).skip(from).filter(|(_, message)| message.role == Role::User) {
-        let Ok(parts) = message_parts(message) else { continue };
-        let text = parts.list.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n");
+    for (place, text) in user_texts(run) {
         let failed = failed(&spec.guards.guardrails, GuardPoint::Input, &text);
         let new = failed.filter(|rail| !run.has_triggered(&rail.name, place));
         told.extend(new.map(|rail| Triggered { message: Some(place), ..Triggered::new(rail, step) }));
@@ -33,6 +30,17 @@ pub(super) fn judge_input(recorder: &mut Recorder) -> bool {
     let goes_on = !told.iter().any(|triggered| triggered.tripwire);
     tell(recorder, told.into_iter().map(Guarded::Triggered));
     goes_on
+}
+
+/// What users said since the model spoke last: messages by their places, with their texts.
+pub(super) fn user_texts(run: &Run) -> impl Iterator<Item = (u32, String)> {
+    let own = |message: &Message| matches!(message.origin, Origin::Step { .. }) && message.role == Role::Assistant;
+    let from = run.messages().iter().rposition(own).map_or(0, |last| last + 1);
+    let said = (0..).zip(run.messages()).skip(from).filter(|(_, message)| message.role == Role::User);
+    said.filter_map(|(place, message)| {
+        let parts = message_parts(message).ok()?;
+        Some((place, parts.list.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n")))
+    })
 }
 
 /// Judges the arguments of a call that is to be made: what came of the call, if a tripwire keeps it from being made.

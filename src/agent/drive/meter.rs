@@ -48,6 +48,12 @@ impl Meter {
             || self.account.as_ref().is_some_and(|account| account.has_budgets())
     }
 
+    /// Whether one of them is a budget of cost.
+    pub fn has_cost_budget(&self) -> bool {
+        self.session.is_some_and(|session| session.cost.is_some())
+            || self.account.as_ref().is_some_and(|account| account.quota.cost_budget.is_some())
+    }
+
     /// Reserves the budgets of a step in the key's account.
     pub async fn reserve(&mut self, recorder: &Recorder, step: u32, wanted: Reservation) -> Result<(), Refusal> {
         let Some(account) = &mut self.account else { return Ok(()) };

@@ -46,6 +46,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
             }
             Step::FallBack => steps::fall_back::as_it_has_grown(driver)?,
+            Step::DropJudging(judging) => Box::pin(steps::judge_call::drop_judging(driver, *judging)).await?,
             Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
@@ -94,6 +95,7 @@ pub async fn discard_step(driver: &mut Driver, reason: DiscardReason) -> Result<
     match reason {
         DiscardReason::Interrupted => {
             steps::hedge::drop_interrupted(driver);
+            steps::judge_call::drop_in_step(driver);
             let run = driver.recorder.run();
             let (usage, unconfirmed) = run.interrupted_usage(output_bound(driver, reserved, false));
             driver.end_step(reserved, Event::StepDiscarded { step, reason, usage, unconfirmed }).await

@@ -85,7 +85,7 @@ impl Due {
 
     /// That a run is to go on whose service answers a call now, should nothing else see to it.
     pub fn tool_answered(owner: Owner, run: RunId, at_ms: u64) -> Self {
-        Self { at_ms, kind: DueKind::ToolAnswered, run, owner }
+        Self { at_ms, kind: DueKind::ToolAnswered, run, message: None, owner }
     }
 
     fn of(spec: &RunSpec, kind: DueKind, at_ms: u64) -> Self {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::config::Period;
+use crate::types::guard::{Guarded, Judged};
 use crate::types::hedge::HedgeEnded;
 use crate::types::{Event, Price, Record, Usage, Used};
 
@@ -46,6 +47,7 @@ impl Charges {
             }
             Event::ProviderFallback(fell_back) => self.price = fell_back.to.price,
             Event::HedgeEnded(ended) => self.drop_one_of_two(ended),
+            Event::Guarded(guarded) => self.judge(guarded),
             Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
             Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
             Event::RunQueued
@@ -57,7 +59,6 @@ impl Charges {
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
             | Event::HedgeStarted(_)
-            | Event::Guarded(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
@@ -83,10 +84,32 @@ impl Charges {
 
     /// One of the two calls of a step is dropped. All that was reserved stays charged until the other one has ended.
     fn drop_one_of_two(&mut self, ended: &HedgeEnded) {
-        self.dropped = ended.dropped.price.used(&ended.usage) + ended.unconfirmed;
+        self.dropped += ended.dropped.price.used(&ended.usage) + ended.unconfirmed;
         if let Some(to) = &ended.to {
             self.price = to.price;
             self.steps.entry(ended.step).and_modify(|(price, _)| *price = to.price);
+        }
+    }
+
+    /// A guardrail asks a model, or has asked it. Between two steps that is reserved under the number of the next.
+    fn judge(&mut self, guarded: &Guarded) {
+        match guarded {
+            Guarded::Judging(judging) if !judging.in_step => {
+                self.steps.insert(judging.asked.next_step(), (judging.model.price, Charge::Everything));
+            }
+            Guarded::Judged(Judged { asked, call: Some(call), .. }) => {
+                let used = call.model.price.used(&call.usage) + call.unconfirmed;
+                if call.in_step {
+                    self.dropped += used;
+                } else {
+                    self.steps.insert(asked.next_step(), (self.price, Charge::Used(used)));
+                }
+            }
+            Guarded::InputFlagged { .. }
+            | Guarded::InputTruncated { .. }
+            | Guarded::Triggered(_)
+            | Guarded::Judging(_)
+            | Guarded::Judged(_) => {}
         }
     }
 

@@ -98,6 +98,7 @@ impl Run {
     fn longest_silence_ms(&self) -> u64 {
         let is_started = |open: &OpenCall| open.started().is_some();
         match self.phase {
+            _ if self.open_judging().is_some() => MODEL_SILENCE_MS,
             Phase::ModelRunning => MODEL_SILENCE_MS,
             Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
             Phase::NotStarted
@@ -152,7 +153,7 @@ impl Run {
         self.leg = leg.number;
         self.found.extend(&leg.guarded);
         self.leg_usage = Usage::default();
-        self.claims.extend(leg.claim.clone());
+        self.claims = std::mem::take(&mut self.claims).into_iter().chain(leg.claim.clone()).collect();
         for warning in &leg.warnings {
             if !self.warnings.contains(warning) {
                 self.warnings.push(warning.clone());
@@ -236,6 +237,7 @@ impl Run {
         self.charge(&model, self.place, usage);
         self.reserved = Reservation::default();
         self.beside = Beside::default();
+        self.settle_judges();
     }
 
     /// Charges what a call of this model took, whose place among the run's is this.
@@ -248,7 +250,7 @@ impl Run {
             self.count_of_fallback(model, usage, used.cost);
         }
         if !model.price_origin.is_known() && used.tokens > 0 && !self.unpriced.contains(model) {
-            self.unpriced.push(model.clone());
+            self.unpriced = self.unpriced.iter().chain([model]).cloned().collect();
         }
         used
     }
@@ -315,6 +317,7 @@ impl Run {
         }
         self.prompts.calls += u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         self.guard_loop();
+        self.forget_verdicts_of_calls();
         self.end_answers();
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::judges::Judges;
 use crate::types::guard::{Guarded, Triggered};
 
 /// What guards found in a run. Boxed, as they find nothing in most.
@@ -14,6 +15,8 @@ struct Findings {
     untold: VecDeque<Guarded>,
     /// The guardrails that texts failed.
     triggered: Vec<Triggered>,
+    /// What was asked about texts.
+    judges: Judges,
 }
 
 impl Found {
@@ -48,6 +51,21 @@ impl Found {
     /// Notes that a text failed a guardrail.
     pub(super) fn push(&mut self, triggered: &Triggered) {
         self.0.get_or_insert_default().triggered.push(triggered.clone());
+    }
+
+    /// What was asked about texts; `None` if nothing was.
+    pub(super) fn judges(&self) -> Option<&Judges> {
+        self.0.as_ref().map(|findings| &findings.judges)
+    }
+
+    /// The same, to add to it.
+    pub(super) fn judges_mut(&mut self) -> &mut Judges {
+        &mut self.0.get_or_insert_default().judges
+    }
+
+    /// The same, if anything was asked.
+    pub(super) fn known_judges(&mut self) -> Option<&mut Judges> {
+        self.0.as_mut().map(|findings| &mut findings.judges)
     }
 
     /// The guardrails that texts failed.

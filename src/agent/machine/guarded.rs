@@ -19,6 +19,8 @@ impl Run {
                 }
                 self.found.push(triggered);
             }
+            Guarded::Judging(judging) => self.found.judges_mut().begin(judging),
+            Guarded::Judged(judged) => self.take_verdict(judged),
         }
     }
 
@@ -45,6 +47,10 @@ impl Run {
             GuardPoint::ToolArguments => "the arguments of a tool call",
             GuardPoint::ToolResult => "the result of a tool call",
         };
-        Some(format!("The guardrail {:?} stopped the run because of {what}: {}.", tripped.name, tripped.reason))
+        Some(format!(
+            "The guardrail {:?} stopped the run because of {what}: {}.",
+            tripped.name,
+            tripped.reason.trim_end_matches('.')
+        ))
     }
 }

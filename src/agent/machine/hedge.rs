@@ -74,16 +74,17 @@ impl Run {
         Some(HedgeEnded { step: self.step, kept, to, dropped, usage, unconfirmed, failed })
     }
 
-    /// What is set aside for the present step's other call, whether it is under way or was dropped.
+    /// What is set aside for the present step's other calls, whether they are under way or are over.
     #[must_use]
     pub fn reserved_beside(&self) -> Reservation {
-        self.beside.reserved
+        self.beside.reserved.and(self.reserved_for_judges())
     }
 
-    /// What the run was charged for the present step's other call, and what that call may have taken beyond it.
+    /// What the run was charged for the present step's other calls, and what these may have taken beyond it.
     #[must_use]
     pub fn used_beside(&self) -> (Used, Used) {
-        (self.beside.used, self.beside.unconfirmed)
+        let (used, unconfirmed) = self.used_by_judges();
+        (self.beside.used + used, self.beside.unconfirmed + unconfirmed)
     }
 
     pub(super) fn begin_hedge(&mut self, started: &HedgeStarted) {

@@ -44,10 +44,18 @@ impl Run {
         Some((open.call.clone(), answer.clone()))
     }
 
+    /// Whether the answer of this call's tool is stored, and still to be looked at.
+    #[must_use]
+    pub fn has_answered(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|open| open.call.id == *call && open.answer().is_some())
+    }
+
     /// Keeps what a hook said, and changes the call as it said.
     pub(super) fn hook_ran(&mut self, ran: &HookRan) {
         let Some(id) = &ran.call_id else {
-            self.hooked.push(ran.clone());
+            let mut hooked = std::mem::take(&mut self.hooked).into_vec();
+            hooked.push(ran.clone());
+            self.hooked = hooked.into_boxed_slice();
             return;
         };
         let Some(open) = self.calls.iter_mut().find(|open| open.call.id == *id) else { return };

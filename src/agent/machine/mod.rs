@@ -18,6 +18,8 @@ mod guarded;
 mod hedge;
 mod hooks;
 mod json_mark;
+mod judges;
+mod judging;
 mod loop_guard;
 mod next;
 mod prompted;
@@ -87,13 +89,13 @@ pub struct Run {
     /// How many calls of that model failed in a row and were charged or voided a text.
     failures: u32,
     /// The models that took tokens although no price is known for them.
-    unpriced: Vec<Arc<StepModel>>,
+    unpriced: Box<[Arc<StepModel>]>,
     /// What it took of the models that it fell back to.
     of_fallbacks: Vec<FallbackUsage>,
     /// The number of the request that it runs on.
     leg: u32,
     /// The claims of the requests that continued it.
-    claims: Vec<String>,
+    claims: Box<[String]>,
     usage: Usage,
     /// The part of it since the request came that the run runs on.
     leg_usage: Usage,
@@ -130,8 +132,8 @@ pub struct Run {
     /// How long it has been under way.
     elapsed: Elapsed,
     commands_applied: u64,
-    /// What hooks said before its first step.
-    hooked: Vec<HookRan>,
+    /// What hooks said before its first step. Most runs have none, and a live run has room for this.
+    hooked: Box<[HookRan]>,
     /// Whether the hooks at its start were asked and told.
     start_hooked: bool,
     /// What joins the conversation before the next model call.
@@ -199,10 +201,10 @@ impl Run {
             place: 0,
             left: 0,
             failures: 0,
-            unpriced: Vec::new(),
+            unpriced: Box::default(),
             of_fallbacks: Vec::new(),
             leg: 0,
-            claims: Vec::new(),
+            claims: Box::default(),
             usage: Usage::default(),
             leg_usage: Usage::default(),
             used: Used::default(),
@@ -225,7 +227,7 @@ impl Run {
             report: Report::default(),
             elapsed: Elapsed::default(),
             commands_applied: 0,
-            hooked: Vec::new(),
+            hooked: Box::default(),
             start_hooked: false,
             steering: Vec::new(),
         }

@@ -5,7 +5,7 @@ use super::{Lack, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::guard::output::silence::is_silent;
 use crate::types::event::{DiscardReason, Reservation};
-use crate::types::guard::Guarded;
+use crate::types::guard::{Guarded, Judging};
 use crate::types::rules::LoopFinding;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
@@ -31,6 +31,8 @@ pub enum Step {
     },
     /// Go on with a model that takes more, as the conversation does not fit the present one.
     FallBack,
+    /// Charge this call of a guardrail's model, which a crash interrupted.
+    DropJudging(Box<Judging>),
     /// Void what the model said in this step.
     DiscardStep(DiscardReason),
     /// Say that the model is asked this, so that it makes a plan.
@@ -73,6 +75,10 @@ impl Run {
     /// What to do now.
     #[must_use]
     pub fn next_step(&self) -> Step {
+        // Within a step it is dropped together with the step.
+        if let Some(judging) = self.open_judging().filter(|judging| !judging.in_step) {
+            return Step::DropJudging(Box::new(judging.clone()));
+        }
         match self.phase {
             Phase::Ended(_) => Step::Done,
             Phase::HandedOver { waits: true } if self.stop.is_some() && self.pending_calls().next().is_some() => {

@@ -1,5 +1,6 @@
 //! What messages, answers and results of runs are held to.
 
+mod asked;
 mod input;
 mod rails;
 

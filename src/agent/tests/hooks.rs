@@ -22,7 +22,7 @@ use crate::types::hook::{HookDecision, HookPoint, HookRan};
 use crate::types::rules::{LoopRules, ToolErrors};
 use crate::types::{Effect, ErrorKind, Event, Record, RunSpec, RunStatus};
 
-fn hook(name: &str, point: HookPoint, action: HookAction) -> HookConfig {
+pub(super) fn hook(name: &str, point: HookPoint, action: HookAction) -> HookConfig {
     let is_asked = !matches!(point, HookPoint::RunEnd | HookPoint::BudgetWarning);
     HookConfig {
         name: name.to_owned(),
@@ -38,7 +38,7 @@ fn hook(name: &str, point: HookPoint, action: HookAction) -> HookConfig {
     }
 }
 
-fn program(script: &str) -> HookAction {
+pub(super) fn program(script: &str) -> HookAction {
     HookAction::Command(HookCommand {
         program: "/bin/sh".to_owned(),
         arguments: vec!["-c".to_owned(), script.to_owned()],

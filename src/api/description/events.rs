@@ -6,7 +6,7 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "CallProgress",
     "DeferredCall",
     "EndOfHedge",
@@ -15,6 +15,7 @@ const PARTS: [&str; 12] = [
     "FlaggedInput",
     "Hedge",
     "HookEvent",
+    "JudgedGuardrail",
     "RequiredApproval",
     "ResolvedApproval",
     "TriggeredGuardrail",

@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 
 use super::{load, load_with, mistakes};
 use crate::config::{HookAction, HookConfig, Options};
+use crate::types::guard::GuardrailRule;
 use crate::types::hook::HookPoint;
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
@@ -59,6 +60,48 @@ fn a_program_is_given_nothing_of_the_environment_but_what_programs_need() {
 }
 
 #[test]
+fn a_hook_that_guardrails_ask_stands_nowhere_else_and_guardrails_name_what_is_there() {
+    const HOOK: &str = "[hooks.judge]\non = 'guardrail'\naction = 'webhook'\nurl = 'https://a.test'\n";
+    const UPSTREAM: &str = "[upstreams.a]\nkind = 'openai'\nbase_url = 'http://10.0.0.1/v1'\nmodels = ['m']\n";
+    let rail = |rest: &str| {
+        format!("{UPSTREAM}[agents.default]\nguardrails = [{{ name = 'x', on = 'input', {rest} }}]\n{HOOK}")
+    };
+    let read = |text: &str| load_with(text, &Options::default(), &[]);
+    let settings =
+        read(&rail("kind = 'model', model = 'a/m', prompt = 'Fail.', on_failure = 'allow', timeout = '5s'")).unwrap();
+    let GuardrailRule::Model(judge) = &settings.agents["default"].guards.guardrails[0].rule else { panic!() };
+    assert_eq!((judge.timeout_ms, judge.max_output_tokens, judge.fails_open), (5_000, 512, true));
+    let settings = read(&rail("kind = 'webhook', hook = 'judge'")).unwrap();
+    let rule = &settings.agents["default"].guards.guardrails[0].rule;
+    assert_eq!(*rule, GuardrailRule::Webhook { hook: "judge".to_owned(), fails_open: false });
+    for (rest, what) in [
+        ("kind = 'webhook'", "a guardrail of this kind needs `hook`"),
+        ("kind = 'webhook', hook = 'jugde'", "there is no hook `jugde`; did you mean `judge`?"),
+        (
+            "kind = 'webhook', hook = 'judge', prompt = 'x'",
+            "a guardrail with kind = \"webhook\" does nothing with this",
+        ),
+        ("kind = 'model', model = 'b/m', prompt = 'x'", "there is no upstream `b`"),
+        ("kind = 'model', model = 'a/m', prompt = ''", "must be a text of 1 to"),
+        ("kind = 'model', model = 'a/m', prompt = 'x', max_output_tokens = 0", "must be an integer from 1 to 32768"),
+        ("kind = 'model', model = 'a/m', prompt = 'x', timeout = '1h'", "must be no longer than 10m"),
+        ("kind = 'model', model = 'a/m', prompt = 'x', on_failure = 'ask'", "must be \"deny\" or \"allow\""),
+    ] {
+        let told = mistakes(&rail(rest));
+        assert!(told.contains(what), "{rest}: {told}");
+    }
+    for (more, what) in [
+        ("tools = ['x']\n", "the guardrails that ask the hook say what is judged"),
+        ("on_failure = 'allow'\n", "the guardrails that ask the hook say what is judged"),
+    ] {
+        let told = mistakes(&format!("{HOOK}{more}"));
+        assert!(told.contains(what), "{more}: {told}");
+    }
+    let elsewhere = "[hooks.b]\non = ['guardrail', 'before_tool']\naction = 'webhook'\nurl = 'https://a.test'\n";
+    assert!(mistakes(elsewhere).contains("stands at no other point"));
+}
+
+#[test]
 fn mistakes_in_hooks_are_told() {
     assert_snapshot!(mistakes(
         "[hooks.a]\naction = 'webhook'\n\
@@ -76,9 +119,9 @@ fn mistakes_in_hooks_are_told() {
          [hooks.m]\non = 'run_end'\naction = 'notify'\nurl = 'https://a.test'\nsecret_env = 'NOT_SET'\nheaders = { webhook-id = 'x' }\n\
          [hooks.n]\non = 'before_tool'\naction = 'webhook'\ntimeout = '0s'\nurl = 'https://a.test'\non_failure = 'ask'\n"
     ), @r#"
-    loopgate.toml:1: hooks.a: `on` is missing: where the hook stands: before the first model call, before and after calls of tools, where a call or a run failed, where four fifths of a budget are used, or at the end of a run; one of them, or a list
+    loopgate.toml:1: hooks.a: `on` is missing: where the hook stands: before the first model call, before and after calls of tools, where a call or a run failed, where four fifths of a budget are used, or at the end of a run; one of them, or a list. `guardrail`, which stands alone, is for hooks that guardrails ask
     loopgate.toml:1: hooks.a: `url` is missing: where the service is
-    loopgate.toml:4: hooks.b.on: must be "run_start" or "before_tool" or "after_tool" or "on_error" or "budget_warning" or "run_end"
+    loopgate.toml:4: hooks.b.on: must be "run_start" or "before_tool" or "after_tool" or "on_error" or "budget_warning" or "run_end" or "guardrail"
     loopgate.toml:7: hooks.c.on: must name a point
     loopgate.toml:12: hooks.d.url: a hook with action = "log" does nothing with this
     loopgate.toml:13: hooks.d.wait: only a webhook or a command can be waited for, or not

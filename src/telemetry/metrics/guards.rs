@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::declare::Declarations;
 use super::family::Family;
-use crate::types::guard::{Guarded, InputPattern, Triggered};
+use crate::types::guard::{Guarded, InputPattern, Judged, Triggered};
 
 /// What guards found and did.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub(super) struct GuardMeters {
     flagged: Family<Counter>,
     truncated: Counter,
     triggered: Family<Counter>,
+    judged: Family<Counter>,
 }
 
 impl GuardMeters {
@@ -27,7 +28,10 @@ impl GuardMeters {
         let help =
             "Texts that failed a guardrail, by what was judged and what came of it: the run ended, or it was told.";
         let triggered = to.counters("guardrails_triggered", &["on", "action"], help);
-        Self { flagged, truncated, triggered }
+        let help = "Texts about which a guardrail's model or service was asked, by what was judged, who was asked (`model`, `webhook`) \
+                    and what came of it: `pass`, `fail`, `no_answer`, or `dropped` where the run did not wait.";
+        let judged = to.counters("guardrails_judged", &["on", "kind", "verdict"], help);
+        Self { flagged, truncated, triggered, judged }
     }
 
     pub(super) fn count(&self, guarded: &Guarded) {
@@ -41,6 +45,11 @@ impl GuardMeters {
             Guarded::Triggered(Triggered { on, tripwire, .. }) => {
                 let action = if *tripwire { "stop" } else { "tell" };
                 self.triggered.of(&[on.as_str(), action]).inc();
+            }
+            Guarded::Judging(_) => {}
+            Guarded::Judged(judged) => {
+                let Judged { asked, verdict, .. } = judged;
+                self.judged.of(&[asked.on.as_str(), judged.kind(), verdict.as_str()]).inc();
             }
         }
     }

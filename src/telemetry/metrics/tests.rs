@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
 
 /// `UPDATE_DOCS=1 cargo test --lib metrics` writes the table anew.
@@ -21,6 +22,20 @@ fn the_documented_metrics_are_the_declared_ones() {
 }
 
 /// The documented name is the one under which a metric is read.
+/// What a guardrail's service said.
+fn judged() -> Guarded {
+    let asked = Asked {
+        step: 1,
+        name: "g".into(),
+        of: Judge::Webhook,
+        on: GuardPoint::Output,
+        message: None,
+        call_id: None,
+        digest: 0,
+    };
+    Guarded::Judged(Judged { asked, verdict: Verdict::Pass, reason: None, latency_ms: 1, call: None })
+}
+
 #[test]
 fn every_declared_metric_is_written_under_its_name() {
     let metrics = Metrics::new(true);
@@ -57,9 +72,9 @@ fn every_declared_metric_is_written_under_its_name() {
     });
     hooks.delivered("h", Delivery::Delivered);
     hooks.matched("h", HookPoint::RunEnd);
-    all.runs.guards.count(&crate::types::guard::Guarded::Triggered(crate::types::guard::Triggered {
+    all.runs.guards.count(&Guarded::Triggered(crate::types::guard::Triggered {
         name: "g".into(),
-        on: crate::types::guard::GuardPoint::Output,
+        on: GuardPoint::Output,
         tripwire: false,
         severity: crate::types::guard::Severity::Low,
         reason: String::new(),
@@ -67,6 +82,7 @@ fn every_declared_metric_is_written_under_its_name() {
         message: None,
         call_id: None,
     }));
+    all.runs.guards.count(&judged());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

@@ -6,7 +6,7 @@ use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
-use crate::types::guard::{Guarded, Triggered};
+use crate::types::guard::{Asked, Guarded, JudgeCall, Judged, Triggered};
 use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
@@ -177,8 +177,8 @@ pub(super) fn hedge_ended(ended: &HedgeEnded, at_ms: u64) -> Moment {
 }
 
 /// What a guard found or did, without what was said.
-pub(super) fn guarded(guarded: &Guarded, at_ms: u64) -> Moment {
-    match guarded {
+pub(super) fn guarded(guarded: &Guarded, at_ms: u64) -> Option<Moment> {
+    Some(match guarded {
         Guarded::InputFlagged { message, pattern } => {
             let attributes =
                 [("loopgate.message", u64::from(*message).into()), ("loopgate.pattern", pattern.as_str().into())];
@@ -194,14 +194,36 @@ pub(super) fn guarded(guarded: &Guarded, at_ms: u64) -> Moment {
         }
         Guarded::Triggered(Triggered { name, on, severity, tripwire, .. }) => {
             let attributes = [
-                ("loopgate.guardrail.name", name.clone().into()),
-                ("loopgate.guardrail.on", on.as_str().into()),
+                (names::GUARDRAIL, name.clone().into()),
+                (names::GUARDRAIL_ON, on.as_str().into()),
                 ("loopgate.guardrail.severity", severity.as_str().into()),
                 ("loopgate.guardrail.tripwire", (*tripwire).into()),
             ];
             Moment::new(event::GUARDRAIL, at_ms, attributes)
         }
-    }
+        Guarded::Judging(_) => return None,
+        Guarded::Judged(Judged { asked, verdict, latency_ms, .. }) => {
+            let attributes = [
+                (names::GUARDRAIL, asked.name.clone().into()),
+                (names::GUARDRAIL_ON, asked.on.as_str().into()),
+                (names::GUARDRAIL_VERDICT, verdict.as_str().into()),
+                ("loopgate.guardrail.latency_ms", (*latency_ms).into()),
+            ];
+            Moment::new(event::GUARDRAIL_JUDGED, at_ms, attributes)
+        }
+    })
+}
+
+/// A model call that judged a text.
+pub(super) fn judging(span: &mut Span, subject: &Subject, (call, provider): (&JudgeCall, &str), asked: &Asked) {
+    span.kind = Kind::Client;
+    span.set(names::OPERATION, operation::CHAT);
+    called(span, (&call.model, provider));
+    usage(span, &call.usage, &call.model.price);
+    span.set(names::AGENT, subject.agent.clone());
+    span.set(names::STEP, asked.step);
+    span.set(names::GUARDRAIL, asked.name.clone());
+    span.set(names::GUARDRAIL_ON, asked.on.as_str());
 }
 
 /// A budget that is four fifths used.

@@ -5,6 +5,7 @@
 //! its own within the resumption, with a link to what it continues. Times never go back, whatever the clocks of two
 //! replicas say, so a span lies within its parent.
 
+mod beside;
 mod kept;
 
 use super::calls::{Calls, Left};
@@ -14,7 +15,6 @@ use super::providers::Providers;
 use super::span::{Moment, Room, Span};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::hedge::HedgeEnded;
 use crate::types::price::StepModel;
 use crate::types::trace::SpanId;
 use crate::types::{
@@ -132,7 +132,7 @@ impl SpanFold {
             Event::BudgetWarning { owner, kind, used, limit } => {
                 self.root.add(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
             }
-            Event::Guarded(guarded) => self.root.add(describe::guarded(guarded, self.now_ms)),
+            Event::Guarded(guarded) => self.guard(guarded),
             Event::ToolStarted { step, call, effect } => {
                 let (step, _) = self.go_on_with_step(*step);
                 self.calls.start((&self.subject, &mut self.room), step, call, *effect, self.now_ms);
@@ -251,21 +251,6 @@ impl SpanFold {
         if let Some(call) = &mut self.model_call {
             let seconds = std::time::Duration::from_millis(self.now_ms - call.start_ms).as_secs_f64();
             call.set(names::FIRST_CHUNK, seconds);
-        }
-    }
-
-    /// The span of the step's call is of the call that the step goes on with.
-    fn drop_one_of_two(&mut self, ended: &HedgeEnded) {
-        if let Some(to) = &ended.to {
-            self.model = StepModel::clone(to);
-        }
-        // After a crash the call is over, and this record says what the other one took.
-        let cut = self.cut_model_call.as_mut();
-        let at_ms = cut.as_ref().map_or(self.now_ms, |call| call.end_ms);
-        let Some(call) = cut.or(self.model_call.as_mut()) else { return };
-        call.add(describe::hedge_ended(ended, at_ms));
-        if ended.to.is_some() {
-            describe::called(call, (&self.model, self.providers.of(&self.model.upstream)));
         }
     }
 

@@ -87,6 +87,12 @@ pub const CALL_OUTCOME: &str = "loopgate.tool.outcome";
 pub const RESULT_BYTES: &str = "loopgate.tool.result_bytes";
 /// The status with which a tool answered, or the upstream that failed.
 pub const HTTP_STATUS: &str = "http.response.status_code";
+/// A guardrail.
+pub const GUARDRAIL: &str = "loopgate.guardrail.name";
+/// What it judges.
+pub const GUARDRAIL_ON: &str = "loopgate.guardrail.on";
+/// What it said when it was asked.
+pub const GUARDRAIL_VERDICT: &str = "loopgate.guardrail.verdict";
 /// Why a run was resumed.
 pub const CAUSE: &str = "loopgate.resumption.cause";
 /// Whether the log has no end of a span.
@@ -128,6 +134,8 @@ pub mod event {
     pub const INPUT_TRUNCATED: &str = "loopgate.input_truncated";
     /// A text failed a guardrail.
     pub const GUARDRAIL: &str = "loopgate.guardrail_triggered";
+    /// A guardrail's service was asked about a text.
+    pub const GUARDRAIL_JUDGED: &str = "loopgate.guardrail_judged";
     /// The run is to stop.
     pub const STOP: &str = "loopgate.stop_requested";
     /// Commands of the inbox were applied.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::judge::{Judged, ModelJudge, Verdict};
+use super::point::GuardPoint;
 use crate::types::CallId;
 use crate::types::json::is_default;
 
@@ -25,33 +27,6 @@ pub struct Guardrail {
     pub severity: Severity,
 }
 
-/// What a guardrail judges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardPoint {
-    /// What users say, before the model is asked.
-    Input,
-    /// What the model says, before it is shown.
-    Output,
-    /// The arguments of a call, before it is made.
-    ToolArguments,
-    /// The result of a call, before it is kept.
-    ToolResult,
-}
-
-impl GuardPoint {
-    /// Its name in the configuration, on the wire and in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Output => "output",
-            Self::ToolArguments => "tool_arguments",
-            Self::ToolResult => "tool_result",
-        }
-    }
-}
-
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -66,6 +41,16 @@ pub enum GuardrailRule {
         /// The most characters that it may have.
         chars: u32,
     },
+    /// A service says so.
+    Webhook {
+        /// The hook that reaches the service.
+        hook: String,
+        /// Whether a text passes that it has no verdict about.
+        #[serde(default, skip_serializing_if = "is_default")]
+        fails_open: bool,
+    },
+    /// A model says so.
+    Model(Box<ModelJudge>),
 }
 
 impl GuardrailRule {
@@ -75,6 +60,26 @@ impl GuardrailRule {
         match self {
             Self::Regex { .. } => "the pattern of the guardrail matches".to_owned(),
             Self::MaxLength { chars } => format!("it has more than {chars} characters"),
+            Self::Webhook { .. } => "the service of the guardrail objects to it".to_owned(),
+            Self::Model(_) => "the model of the guardrail objects to it".to_owned(),
+        }
+    }
+
+    /// Whether a model or a service is asked, which takes time and may fail.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        match self {
+            Self::Regex { .. } | Self::MaxLength { .. } => false,
+            Self::Webhook { .. } | Self::Model(_) => true,
+        }
+    }
+
+    /// Whether a text passes that has no verdict.
+    fn fails_open(&self) -> bool {
+        match self {
+            Self::Webhook { fails_open, .. } => *fails_open,
+            Self::Model(judge) => judge.fails_open,
+            Self::Regex { .. } | Self::MaxLength { .. } => true,
         }
     }
 }
@@ -146,5 +151,17 @@ impl Triggered {
             message: None,
             call_id: None,
         }
+    }
+
+    /// That a text fails this guardrail by what the guardrail said when it was asked; `None` if the text passes.
+    #[must_use]
+    pub fn by(rail: &Guardrail, judged: &Judged) -> Option<Self> {
+        let reason = match judged.verdict {
+            Verdict::Fail => judged.reason.clone().unwrap_or_else(|| rail.rule.objection()),
+            Verdict::NoAnswer if !rail.rule.fails_open() => "it could not be judged".to_owned(),
+            Verdict::Pass | Verdict::NoAnswer | Verdict::Dropped => return None,
+        };
+        let (message, call_id) = (judged.asked.message, judged.asked.call_id.clone());
+        Some(Self { reason, message, call_id, ..Self::new(rail, judged.asked.step) })
     }
 }

@@ -8,13 +8,15 @@
 use crate::agent::context::find_tools;
 use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::judge::judge_arguments;
+use crate::agent::drive::judge::{NOT_MADE, judge_arguments};
+use crate::agent::drive::steps::ask_guardrails::{self, Ruling};
 use crate::agent::drive::steps::dispatch::Checked;
 use crate::agent::drive::steps::hooks::{self, Consulted};
 use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
 use crate::agent::drive::steps::settle_result::tell_of_change;
 use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::guard::GuardPoint;
 use crate::types::hook::HookPoint;
 use crate::types::policy::{Judged, Policy, Verdict};
 use crate::types::question::ASK_USER;
@@ -57,7 +59,7 @@ pub async fn judge_calls(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<()
 }
 
 /// Lets everything look at a call that may refuse, change or answer it: policy on the tool, hooks before the call,
-/// guardrails on its arguments, and policy on the arguments as they are then. `None` if the run was interrupted before.
+/// guardrails on its arguments, policy on the arguments as they are then, and guardrails that ask somebody. `None` if the run was interrupted before.
 async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgement>, Exit> {
     if let Some(judgement) = deny_tool(driver, call) {
         return Ok(Some(judgement));
@@ -76,11 +78,20 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
     if let Some(outcome) = judge_arguments(&mut driver.recorder, call) {
         return Ok(Some(Judgement::Answered(outcome)));
     }
-    Ok(Some(match (ask_policy(driver, call), hooks_ask) {
+    let judgement = match (ask_policy(driver, call), hooks_ask) {
         (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), reason),
         // A hook loosens nothing that the policy says.
         (judgement, _) => judgement,
-    }))
+    };
+    if matches!(judgement, Judgement::Answered(_)) || !driver.recorder.run().guards().asks(GuardPoint::ToolArguments) {
+        return Ok(Some(judgement));
+    }
+    // Last, as it takes longest and may cost: only of calls that nothing else keeps from being made.
+    Ok(match Box::pin(ask_guardrails::about_arguments(driver, call)).await? {
+        Ruling::Passed => Some(judgement),
+        Ruling::Tripped => Some(Judgement::Answered(ToolOutcome::skipped(NOT_MADE))),
+        Ruling::Stopped => None,
+    })
 }
 
 /// Denies a call of a tool that the policy denies whatever the arguments are.

@@ -8,6 +8,7 @@ use crate::agent::drive::guarded::tell;
 use crate::agent::drive::judge::judge_input;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::ask::{ask, output_bound};
+use crate::agent::drive::steps::ask_guardrails::{self, Ruling};
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::drive::steps::fail::fail_step;
 use crate::agent::drive::steps::listen::{End, listen};
@@ -17,8 +18,8 @@ use crate::failpoint;
 use crate::llm::{ModelCall, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::guard::Guarded;
-use crate::types::{Event, StopReason, ToolCall, Usage, Used};
+use crate::types::guard::{GuardPoint, Guarded, Triggered};
+use crate::types::{Event, StopReason, ToolCall, TurnEnd, Usage, Used};
 
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
@@ -37,6 +38,10 @@ pub async fn call_model(
         return Ok(());
     }
     if closing.is_none() && !judge_input(&mut driver.recorder) {
+        return Ok(());
+    }
+    let asks = closing.is_none() && driver.recorder.run().guards().asks(GuardPoint::Input);
+    if asks && !Box::pin(ask_guardrails::about_input(driver)).await? {
         return Ok(());
     }
     driver.count_memory();
@@ -81,8 +86,7 @@ async fn finish_step(
     };
     match end {
         End::Finished(turn) => {
-            let turn = finish_turn(driver, &mut buffer, *turn, reserve, latency_ms, closing.is_some());
-            Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
+            Box::pin(end_turn(driver, &mut buffer, turn, (reserve, latency_ms, closing.is_some()))).await
         }
         End::Interrupted(Interruption::Leave) => Box::pin(leave_step(driver, reserve, buffer.spent())).await,
         End::Interrupted(interruption) => {
@@ -97,9 +101,27 @@ async fn finish_step(
         End::Failed(mut error) => {
             error.usage = believable(driver, reserve, error.usage, buffer.bytes());
             let bound = output_bound(driver, reserve, closing.is_some());
-            Box::pin(fail_step(driver, buffer.bytes(), (reserve, bound, closing.is_some()), &error)).await
+            let (bytes, closing) = (buffer.bytes(), closing.is_some());
+            // The error is in the box too: a run's future would have room for it otherwise.
+            Box::pin(async move { fail_step(driver, bytes, (reserve, bound, closing), &error).await }).await
         }
     }
+}
+
+/// Ends the step with the whole turn of what the model said, once guardrails that ask somebody have let it pass.
+async fn end_turn(
+    driver: &mut Driver,
+    buffer: &mut TurnBuffer,
+    turn: Box<ModelTurn>,
+    (reserve, latency_ms, closing): (Reservation, u64, bool),
+) -> Result<(), Exit> {
+    let step = driver.recorder.run().step();
+    let mut whole = finish_turn(driver, buffer, *turn, reserve, latency_ms, closing);
+    if driver.recorder.run().guards().asks(GuardPoint::Output) {
+        Box::pin(judge_turn(driver, buffer, &mut whole)).await?;
+    }
+    let turn = Box::new(whole.show(driver));
+    driver.end_step(reserve, Event::TurnFinished { step, turn }).await
 }
 
 /// Asks the model, and records its answer while it arrives. What is left of it at the end is queued.
@@ -150,7 +172,46 @@ async fn void_step(driver: &mut Driver, reserve: Reservation) -> Result<(), Exit
     Ok(())
 }
 
-/// Makes the whole turn of what the model said, and queues the text that was held back.
+/// A turn that is whole, before it is recorded.
+struct WholeTurn {
+    turn: Turn,
+    /// What is left of it to show.
+    rest: Vec<Event>,
+    /// The guardrails that its text fails.
+    triggered: Vec<Triggered>,
+}
+
+impl WholeTurn {
+    /// Queues the text that was held back, and what is to be told of it.
+    fn show(self, driver: &mut Driver) -> Turn {
+        for event in self.rest {
+            driver.recorder.queue(event);
+        }
+        tell(&mut driver.recorder, self.triggered.into_iter().map(Guarded::Triggered));
+        self.turn
+    }
+}
+
+/// Asks models and services about the text of a turn. If one of them ends the run, or the run stops before all have answered,
+/// nothing is left of the turn but what was shown.
+async fn judge_turn(driver: &mut Driver, buffer: &mut TurnBuffer, whole: &mut WholeTurn) -> Result<(), Exit> {
+    let text = whole.turn.text().into_owned();
+    if text.is_empty() || whole.triggered.iter().any(|triggered| triggered.tripwire) {
+        return Ok(());
+    }
+    let taken = driver.recorder.run().model().price.used(&whole.turn.usage);
+    let ruling = ask_guardrails::about_output(driver, &text, taken).await?;
+    if ruling != Ruling::Passed && driver.recorder.run().guards().holds_answers() {
+        whole.rest.clear();
+        whole.turn.parts = buffer.take_shown();
+        if ruling == Ruling::Stopped {
+            whole.turn.end = TurnEnd::Interrupted;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the whole turn of what the model said.
 fn finish_turn(
     driver: &mut Driver,
     buffer: &mut TurnBuffer,
@@ -158,7 +219,7 @@ fn finish_turn(
     reserve: Reservation,
     latency_ms: u64,
     closing: bool,
-) -> Turn {
+) -> WholeTurn {
     if closing {
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
@@ -166,10 +227,6 @@ fn finish_turn(
     let usage = believable(driver, reserve, turn.usage, bytes)
         .unwrap_or_else(|| arrived_usage(reserve, output_bound(driver, reserve, closing), bytes));
     let (parts, rest, triggered) = buffer.finish(turn.parts, &turn.end);
-    for event in rest {
-        driver.recorder.queue(event);
-    }
-    tell(&mut driver.recorder, triggered.into_iter().map(Guarded::Triggered));
     let run = driver.recorder.run();
     let minted = run.calls_minted();
     let mut number = 0;
@@ -183,7 +240,8 @@ fn finish_turn(
         }
     });
     let first_token_ms = buffer.first_token_ms();
-    Turn { parts: parts.collect(), usage, end: turn.end, latency_ms, first_token_ms }
+    let turn = Turn { parts: parts.collect(), usage, end: turn.end, latency_ms, first_token_ms };
+    WholeTurn { turn, rest, triggered }
 }
 
 /// The usage that the upstream reports for an answer of so many bytes, unless it cannot be.

@@ -133,7 +133,8 @@ pub(super) async fn ask_after(
 /// Stores what a tool with side effects answered, so that a crash while hooks are asked does not make its outcome unknown.
 async fn store_answer(driver: &mut Driver, call: &ToolCall, outcome: &ToolOutcome) -> Result<(), Exit> {
     let is_write = driver.recorder.run().started(&call.id) == Some(Effect::Write);
-    if is_write && outcome.ending == CallEnding::Answered {
+    let is_stored = driver.recorder.run().has_answered(&call.id);
+    if is_write && !is_stored && outcome.ending == CallEnding::Answered {
         let answered = Event::ToolAnswered { call_id: call.id.clone(), outcome: Box::new(outcome.clone()) };
         driver.recorder.record(answered).await?;
     }

@@ -3,6 +3,7 @@
 pub mod admit;
 pub mod answer_call;
 pub(super) mod ask;
+pub(super) mod ask_guardrails;
 pub(super) mod await_services;
 pub mod begin;
 pub mod call_model;
@@ -13,6 +14,7 @@ pub(super) mod fall_back;
 pub mod finish;
 pub(super) mod hedge;
 pub mod hooks;
+pub(super) mod judge_call;
 mod listen;
 pub(super) mod outcome;
 pub mod run_tools;

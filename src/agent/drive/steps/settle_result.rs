@@ -5,9 +5,11 @@
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::judge::judge_result;
-use crate::agent::drive::steps::hooks;
+use crate::agent::drive::steps::{ask_guardrails, hooks};
 use crate::tools::fit::settle;
 use crate::types::conversation::Part;
+use crate::types::guard::GuardPoint;
+use crate::types::tool::CallEnding;
 use crate::types::{ToolCall, ToolOutcome};
 
 /// Most characters of changed arguments that a model is told.
@@ -20,6 +22,12 @@ pub(in crate::agent::drive) async fn settle_result(
     call: &ToolCall,
     mut outcome: ToolOutcome,
 ) -> Result<(), Exit> {
+    // Of a call without an answer there are the server's own words.
+    let asks = outcome.ending == CallEnding::Answered && driver.recorder.run().guards().asks(GuardPoint::ToolResult);
+    if asks && !driver.recorder.run().has_answered(&call.id) {
+        settle(&mut outcome, driver.recorder.run().result_bounds());
+        Box::pin(ask_guardrails::store_answer(driver, call, &outcome)).await?;
+    }
     if !driver.recorder.run().spec().hooks.is_empty() {
         settle(&mut outcome, driver.recorder.run().result_bounds());
         // Boxed, as most runs have no hooks.
@@ -28,7 +36,9 @@ pub(in crate::agent::drive) async fn settle_result(
     tell_of_change(driver, call, &mut outcome);
     settle(&mut outcome, driver.recorder.run().result_bounds());
     // What ends the run is no failure that the agent has another result for.
-    if !judge_result(&mut driver.recorder, call, &mut outcome) {
+    let trips = judge_result(&mut driver.recorder, call, &mut outcome)
+        || asks && Box::pin(ask_guardrails::about_result(driver, call, &mut outcome)).await?;
+    if !trips {
         // Last of all, so that all before sees the failure itself.
         outcome = driver.recorder.run().spec().rules.tool_errors.settle(&call.name, outcome);
         if outcome.failure.is_some() {

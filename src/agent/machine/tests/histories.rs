@@ -100,7 +100,12 @@ impl Chance {
                 let outcome = self.story.run.outcome(reason, 100);
                 self.story.happens(Event::RunFinished(Box::new(outcome)));
             }
-            Step::FallBack | Step::WarnBudget { .. } | Step::AskStartHooks | Step::TellGuarded(_) => {
+            Step::FallBack
+            | Step::DropJudging(_)
+            | Step::WarnBudget { .. }
+            | Step::AskStartHooks
+            | Step::SettleAnswer(..)
+            | Step::TellGuarded(_) => {
                 panic!("the run has one model, no budget, no hooks and no guards")
             }
         }

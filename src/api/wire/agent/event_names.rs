@@ -18,6 +18,7 @@ impl NativeEvent<'_> {
             Self::ProviderHedgeEnded { .. } => "provider.hedge.ended",
             Self::StepDiscarded { .. } => "step.discarded",
             Self::GuardrailTriggered(_) => "guardrail.triggered",
+            Self::GuardrailJudged(_) => "guardrail.judged",
             Self::InputFlagged(_) => "input.flagged",
             Self::InputTruncated(_) => "input.truncated",
             Self::BudgetWarning { .. } => "budget.warning",

@@ -12,7 +12,7 @@ use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::ending::Ending;
-use crate::api::wire::agent::guarded::{FlaggedInput, TriggeredGuardrail, TruncatedInput};
+use crate::api::wire::agent::guarded::{FlaggedInput, JudgedGuardrail, TriggeredGuardrail, TruncatedInput};
 use crate::api::wire::agent::hook::HookEvent;
 use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::agent::progress::{CallProgress, DeferredCall};
@@ -90,6 +90,9 @@ pub enum NativeEvent<'a> {
     /// A text failed a guardrail.
     #[serde(rename = "guardrail.triggered")]
     GuardrailTriggered(TriggeredGuardrail<'a>),
+    /// A guardrail's model or service was asked about a text.
+    #[serde(rename = "guardrail.judged")]
+    GuardrailJudged(JudgedGuardrail<'a>),
     /// A message was longer than messages may be, and was cut.
     #[serde(rename = "input.truncated")]
     InputTruncated(TruncatedInput),
@@ -237,7 +240,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
                 cause,
             }
         }
-        Event::Guarded(guarded) => guarded_event(seq, guarded),
+        Event::Guarded(guarded) => guarded_event(seq, guarded)?,
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
@@ -294,8 +297,8 @@ fn tool_call(seq: u64, step: u32, call: &ToolCall) -> NativeEvent<'_> {
     NativeEvent::ToolCall { seq, step, call_id: call.id.as_str(), name: &call.name, arguments }
 }
 
-fn guarded_event(seq: u64, guarded: &Guarded) -> NativeEvent<'_> {
-    match guarded {
+fn guarded_event(seq: u64, guarded: &Guarded) -> Option<NativeEvent<'_>> {
+    Some(match guarded {
         Guarded::InputFlagged { message, pattern } => {
             NativeEvent::InputFlagged(FlaggedInput::new(seq, *message, *pattern))
         }
@@ -303,7 +306,9 @@ fn guarded_event(seq: u64, guarded: &Guarded) -> NativeEvent<'_> {
             NativeEvent::InputTruncated(TruncatedInput { seq, message: *message, chars: *chars, kept: *kept })
         }
         Guarded::Triggered(triggered) => NativeEvent::GuardrailTriggered(TriggeredGuardrail::new(seq, triggered)),
-    }
+        Guarded::Judged(judged) => NativeEvent::GuardrailJudged(JudgedGuardrail::new(seq, judged)),
+        Guarded::Judging(_) => return None,
+    })
 }
 
 fn tool_progress<'a>(

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::Budget;
+use crate::api::wire::agent::guarded::VerdictObject;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
@@ -109,6 +110,9 @@ pub struct ReportObject<'a> {
     pub tool_time_ms: u64,
     /// The steps.
     pub steps: Vec<StepObject<'a>>,
+    /// What guardrails said that asked a model or a service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<VerdictObject<'a>>,
 }
 
 /// One model call and its tools.
@@ -263,6 +267,7 @@ impl<'a> ReportObject<'a> {
             llm_time_ms: report.llm_time_ms,
             tool_time_ms: report.tool_time_ms,
             steps: report.steps.iter().enumerate().map(|(place, step)| StepObject::new(place, step)).collect(),
+            guardrails: report.guardrails.iter().flat_map(|said| &said.0).map(VerdictObject::new).collect(),
         }
     }
 }
