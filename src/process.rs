@@ -162,9 +162,12 @@ fn end_marked(mark: &str) {
 #[cfg(not(target_os = "linux"))]
 fn end_marked(_mark: &str) {}
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 

@@ -5,6 +5,7 @@ mod alerts;
 mod answers;
 mod anthropic;
 mod approvals;
+mod async_tools;
 mod bad_inputs;
 mod breakers;
 mod builtin_tools;

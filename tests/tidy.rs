@@ -35,7 +35,7 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 32] = [
+const ROOMS: [(&str, u8); 33] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),

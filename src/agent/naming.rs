@@ -175,11 +175,11 @@ pub(super) fn may_not_name(key_name: Option<&str>) -> NotListed {
     })
 }
 
-/// The tools that a request takes of a server, each with whether its calls need an approval, and what the caller should know.
-fn taken(
-    asked: &AskedServer,
-    server: &McpServer,
-) -> Result<(Vec<(Arc<RegisteredTool>, bool)>, Vec<String>), NotListed> {
+/// A tool of a server, and whether its calls need an approval.
+type TakenTool = (Arc<RegisteredTool>, bool);
+
+/// The tools that a request takes of a server, and what the caller should know.
+fn taken(asked: &AskedServer, server: &McpServer) -> Result<(Vec<TakenTool>, Vec<String>), NotListed> {
     let label = &asked.server.label;
     let Some(tools) = server.tools() else {
         let why = server.trouble().unwrap_or_else(|| "it does not answer".to_owned());

@@ -172,6 +172,20 @@ fn refusal(error: LookupError, call: &CallId) -> ToolResultError {
         LookupError::Claim(ClaimError::Reused) => ToolResultError::AnsweredOtherwise(call.clone()),
         LookupError::Store(error) => ToolResultError::Store(error),
         LookupError::RunNotFound(_) => ToolResultError::TooLate(call.clone()),
-        other => ToolResultError::NotSent(other),
+        other @ (LookupError::Claim(_)
+        | LookupError::AgentForbidden { .. }
+        | LookupError::SessionNotFound(_)
+        | LookupError::SessionExists(_)
+        | LookupError::SessionBusy { .. }
+        | LookupError::TooMuchMetadata(_)
+        | LookupError::VersionConflict(_)
+        | LookupError::EventsExpired(_)
+        | LookupError::EventIdAhead { .. }
+        | LookupError::CommandTooLarge { .. }
+        | LookupError::InboxFull(_)
+        | LookupError::NotLive(_)
+        | LookupError::InputBlocked { .. }
+        | LookupError::PartRefused { .. }
+        | LookupError::Storage(_)) => ToolResultError::NotSent(other),
     }
 }

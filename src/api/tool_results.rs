@@ -73,7 +73,7 @@ pub async fn answer(
     let (body, _room) = whole_body(request).await?;
     let (parts, bytes) = (parts_of(&headers, &body), body.len() as u64);
     let fingerprint = fingerprint(&headers, is_error, &body);
-    let outcome = ToolOutcome { parts, bytes, is_error, ..ToolOutcome::default() };
+    let outcome = ToolOutcome { parts, is_error, bytes, ..ToolOutcome::default() };
     let taken = api.agent.tool_results().take(addressed, outcome, fingerprint).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     if taken == Taken::Before {

@@ -28,7 +28,7 @@ pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, 
         if had_terminal && !stderr().is_terminal() {
             return;
         }
-        reload(&options, &mut reloader).await;
+        Box::pin(reload(&options, &mut reloader)).await;
     }
 }
 

@@ -204,12 +204,7 @@ impl Settings {
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
-        let mut keys: Vec<KeyConfig> = Vec::new();
-        root.named("keys", None, |name, section| {
-            let key = KeyConfig::read(name, section, &agents, &keys)?;
-            keys.push(key);
-            Some(())
-        });
+        let keys = read_keys(root, &agents);
         approval::check(root, &agents, &keys);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
         let (file, values) = (None, Values::default());
@@ -236,6 +231,17 @@ impl Settings {
             values,
         }
     }
+}
+
+/// The keys, each of which knows those before it.
+fn read_keys(root: &mut Section<'_>, agents: &BTreeMap<String, AgentConfig>) -> Vec<KeyConfig> {
+    let mut keys: Vec<KeyConfig> = Vec::new();
+    root.named("keys", None, |name, section| {
+        let key = KeyConfig::read(name, section, agents, &keys)?;
+        keys.push(key);
+        Some(())
+    });
+    keys
 }
 
 /// The upstreams, and where they were found.

@@ -98,7 +98,8 @@ impl ServerBuilder {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let settings = Settings::load(&self.options, &|name| std::env::var(name).ok()).map_err(StartError::new)?;
         let listen = settings.server.listen;
-        let (mut server, _) = server::Server::build_with(settings, self.embedded).await.map_err(StartError::new)?;
+        let (mut server, _) =
+            Box::pin(server::Server::build_with(settings, self.embedded)).await.map_err(StartError::new)?;
         let listener = bind(listen).map_err(|error| StartError(format!("cannot listen on {listen}: {error}")))?;
         let address = listener.local_addr().map_err(StartError::new)?;
         server.listen_for_metrics().map_err(StartError::new)?;

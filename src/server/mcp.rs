@@ -64,7 +64,8 @@ impl KeptServers {
     /// What opens servers that requests name; `None` if these settings let nobody name any.
     pub(super) fn naming(&mut self, settings: &Settings) -> Result<Option<NamedServers>, CannotConnect> {
         let Settings { request_mcp: bounds, egress, keys, .. } = settings;
-        if !(bounds.enabled && keys.is_empty()) && !keys.iter().any(|key| key.request_mcp) {
+        let may_name = if keys.is_empty() { bounds.enabled } else { keys.iter().any(|key| key.request_mcp) };
+        if !may_name {
             return Ok(None);
         }
         if let Some((_, _, same)) = self.naming.as_ref().filter(|(of, within, _)| of == bounds && within == egress) {

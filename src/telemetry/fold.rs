@@ -168,10 +168,7 @@ impl RunFold {
                 Observation::Guarded(guarded)
             }
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
-            Event::StepCompleted { .. } => {
-                let began_ms = self.step_began_ms.take();
-                Observation::StepCompleted { total_ms: began_ms.map(|began_ms| record.at_ms.saturating_sub(began_ms)) }
-            }
+            Event::StepCompleted { .. } => self.complete_step(record.at_ms),
             Event::StopRequested { error, .. } => return self.stop(error.as_ref().map(|error| error.kind)),
             Event::HandedOff => {
                 self.handed_off = true;
@@ -180,6 +177,11 @@ impl RunFold {
             Event::RunFinished(outcome) => self.finish(outcome),
         };
         observe(&self.model, observation);
+    }
+
+    fn complete_step<'r>(&mut self, at_ms: u64) -> Observation<'r> {
+        let began_ms = self.step_began_ms.take();
+        Observation::StepCompleted { total_ms: began_ms.map(|began_ms| at_ms.saturating_sub(began_ms)) }
     }
 
     fn finish_turn<'r>(

@@ -81,7 +81,7 @@ async fn started(upstream: &Upstream, ports: &[u16], store: Option<&RedisServer>
     server
 }
 
-fn ask(tools: Value) -> Value {
+fn ask(tools: &Value) -> Value {
     json!({"model": "test", "messages": [{"role": "user", "content": "Go."}], "tools": tools})
 }
 
@@ -99,7 +99,7 @@ async fn a_request_names_a_server_whose_tools_its_run_calls() {
         upstream.then(Reply::calls("crm__echo", &json!({"text": "hello"})));
         upstream.then(Reply::calls("crm__quote", &json!({})));
         upstream.then(Reply::says("Done."));
-        let answer = server.post(endpoint, &ask(json!([crm.named(&allowed)]))).await.ok();
+        let answer = server.post(endpoint, &ask(&json!([crm.named(&allowed)]))).await.ok();
         assert_eq!(answer["choices"][0]["message"]["content"], "Done.", "{answer}");
         let warnings = answer["agent"]["warnings"].to_string();
         assert!(warnings.contains("absent") && !answer.to_string().contains(TOKEN), "{answer}");
@@ -124,7 +124,7 @@ async fn a_call_needs_an_approval_and_the_run_goes_on_at_another_process_with_wh
     let crm = Listening::start().await;
     let upstream = Upstream::start([Reply::calls("crm__echo", &json!({"text": "hello"})), Reply::says("Done.")]).await;
     let mut server = started(&upstream, &[crm.port], Some(&redis), "info").await;
-    let asked = server.post(ENDPOINT, &ask(json!([crm.named(&json!({}))]))).await.ok();
+    let asked = server.post(ENDPOINT, &ask(&json!([crm.named(&json!({}))]))).await.ok();
     assert_eq!(
         (&asked["agent"]["status"], &asked["agent"]["stop_reason"]),
         (&json!("requires_action"), &json!("approval")),
@@ -165,8 +165,8 @@ async fn who_may_not_name_servers_or_not_such_is_refused_before_a_model_is_asked
     let crm = Listening::start().await;
     let upstream = Upstream::start([]).await;
     let mut server = started(&upstream, &[crm.port, 9], None, "info").await;
-    let named = |more: Value| ask(json!([crm.named(&more)]));
-    let second = |label: &str| ask(json!([crm.named(&json!({})), crm.named(&json!({"server_label": label}))]));
+    let named = |more: Value| ask(&json!([crm.named(&more)]));
+    let second = |label: &str| ask(&json!([crm.named(&json!({})), crm.named(&json!({"server_label": label}))]));
     let three = json!([
         crm.named(&json!({})),
         crm.named(&json!({"server_label": "b"})),
@@ -181,7 +181,7 @@ async fn who_may_not_name_servers_or_not_such_is_refused_before_a_model_is_asked
         (named(json!({"server_url": "file:///etc/passwd"})), 400, "invalid_value", "tools[0].server_url"),
         (named(json!({"server_label": "taken"})), 400, "invalid_value", "tools[0].server_label"),
         (second("crm"), 400, "invalid_value", "tools[1].server_label"),
-        (ask(three), 400, "invalid_value", "tools[2].server_url"),
+        (ask(&three), 400, "invalid_value", "tools[2].server_url"),
         (clash, 400, "invalid_value", "tools[0].function.name"),
         (named(json!({"authorization": "wrong"})), 424, "mcp_server_error", "tools"),
         (named(json!({"server_url": "http://127.0.0.1:9/mcp"})), 424, "mcp_server_error", "tools"),
@@ -224,7 +224,7 @@ async fn what_a_caller_has_a_server_shown_is_told_nobody_else() {
     for (tool, arguments) in [("quote", json!({})), ("quote", fails), ("fail", json!({})), ("die", json!({}))] {
         upstream.then(Reply::calls(&format!("crm__{tool}"), &arguments));
         upstream.then(Reply::says("Done."));
-        let mut body = ask(json!([named]));
+        let mut body = ask(&json!([named]));
         body["agent"] = json!({"on_unknown_outcome": "tell_model", "background": true});
         let begun = server.post(ENDPOINT, &body).await;
         let run = begun.body["id"].as_str().unwrap_or_else(|| panic!("{}", begun.body)).to_owned();
@@ -234,7 +234,7 @@ async fn what_a_caller_has_a_server_shown_is_told_nobody_else() {
         }
     }
     within("the end of the server", crm.process.wait()).await.expect("it ended");
-    told += &server.post(ENDPOINT, &ask(json!([named]))).await.body.to_string();
+    told += &server.post(ENDPOINT, &ask(&json!([named]))).await.body.to_string();
     server.use_key("lg_metrics");
     let metrics = server.respond(server.request(Method::GET, "/metrics")).await.text().await.expect("it is text");
     assert!(metrics.contains("loopgate_") && !metrics.contains("server=\"crm\""), "labels are not the callers'");

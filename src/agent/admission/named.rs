@@ -85,9 +85,8 @@ pub(super) fn differ(new: &NewRun, run: &RunSpec) -> Differ {
 impl From<NotListed> for StartError {
     fn from(error: NotListed) -> Self {
         match error {
-            NotListed::Forbidden(why) => Self::ServersForbidden(why),
             NotListed::Refused(place, message) => Self::Invalid { field: Field::Server(place, "server_url"), message },
-            NotListed::TooMany(NotOpened::Refused(why)) => Self::ServersForbidden(why),
+            NotListed::Forbidden(why) | NotListed::TooMany(NotOpened::Refused(why)) => Self::ServersForbidden(why),
             NotListed::TooMany(too_many @ NotOpened::TooManyOfKey(_)) => {
                 Self::TooManyServersOfKey(too_many.to_string())
             }

@@ -297,7 +297,8 @@ async fn an_answer_counts_that_comes_while_other_calls_of_the_turn_are_made() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Answers to both calls, of which one is accepted and the other still being sent.
-    for (call, token, _) in asked.lock().clone() {
+    let both = asked.lock().clone();
+    for (call, token, _) in both {
         assert_eq!(answer(&agent, &call, &token, call.as_str()).await.unwrap(), Taken::Now);
     }
     permits.add_permits(1);

@@ -42,6 +42,7 @@ fn call(session: Option<&str>) -> CallContext {
         request_id: None,
         timeout: Duration::from_secs(60),
         fence: 1,
+        callback_token: None,
         progress: ProgressSink::default(),
     }
 }

@@ -78,7 +78,7 @@ impl NamedServers {
     pub fn open(&self, run: &RunId, owner: &Arc<str>, server: &NamedServer) -> Result<Arc<McpServer>, NotOpened> {
         let url = reach::url(server, &self.config, self.clients.guard()).map_err(NotOpened::Refused)?;
         let config = reach::config(server, url, &self.config);
-        self.kept.get_or_open(run, owner, config, (&self.config, &self.clients))
+        self.kept.get_or_open(run, owner, &config, (&self.config, &self.clients))
     }
 
     /// Ends those of a run. A call under way goes on.

@@ -20,6 +20,8 @@ pub(super) struct Written<'t> {
     arguments: Arguments<'t>,
     /// What ends a value.
     closing: &'static str,
+    /// The text from the beginning of each value on.
+    tails: Vec<&'t str>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -79,19 +81,24 @@ fn tagged<'t>(text: &'t str, tags: &Tags) -> Read<(Written<'t>, &'t str)> {
     if rest.starts_with('{') {
         let (object, rest) = value(rest)?;
         let rest = after(rest.trim_start(), tags.closing)?;
-        return Ok((Written { name, arguments: Arguments::Object(object), closing: tags.closing }, rest));
+        return Ok((
+            Written { name, arguments: Arguments::Object(object), closing: tags.closing, tails: Vec::new() },
+            rest,
+        ));
     }
-    let mut values = Vec::new();
+    let (mut values, mut tails) = (Vec::new(), Vec::new());
     loop {
         let key = match after(rest, tags.closing) {
             Ok(rest) => {
-                let written = Written { name, arguments: Arguments::Values(values), closing: tags.value_closing };
+                let written =
+                    Written { name, arguments: Arguments::Values(values), closing: tags.value_closing, tails };
                 return Ok((written, rest));
             }
             Err(miss) => either(Err(miss), || after(rest, tags.value))?,
         };
-        let (key, value) = named(key, tags.after_value_name)?;
-        let (value, behind) = around(value, tags.value_closing)?;
+        let (key, tail) = named(key, tags.after_value_name)?;
+        let (value, behind) = around(tail, tags.value_closing)?;
+        tails.push(tail);
         values.push((key, value));
         rest = behind.trim_start();
     }
@@ -123,12 +130,14 @@ fn name(text: &str) -> Read<(&str, &str)> {
 /// values is alone in its brackets.
 pub(super) fn keyed(text: &str) -> Read<(Written<'_>, &str)> {
     let (name, rest) = name(text)?;
-    let (mut rest, mut values) = (rest.trim_start(), Vec::new());
+    let (mut rest, mut values, mut tails) = (rest.trim_start(), Vec::new(), Vec::new());
     loop {
         match after(rest, "<arg_key>") {
             Ok(key) => {
                 let (key, rest_of_it) = around(key, "</arg_key>")?;
-                let (value, behind) = around(after(rest_of_it.trim_start(), "<arg_value>")?, "</arg_value>")?;
+                let tail = after(rest_of_it.trim_start(), "<arg_value>")?;
+                let (value, behind) = around(tail, "</arg_value>")?;
+                tails.push(tail);
                 values.push((key, value));
                 rest = behind.trim_start();
             }
@@ -139,7 +148,7 @@ pub(super) fn keyed(text: &str) -> Read<(Written<'_>, &str)> {
     if values.is_empty() {
         after(rest, "</tool_call>")?;
     }
-    Ok((Written { name, arguments: Arguments::Values(values), closing: "</arg_value>" }, rest))
+    Ok((Written { name, arguments: Arguments::Values(values), closing: "</arg_value>", tails }, rest))
 }
 
 impl Written<'_> {
@@ -152,12 +161,11 @@ impl Written<'_> {
         };
         let ends = rest.match_indices(self.closing).take(MOST_CLOSINGS).map(|(end, _)| end);
         ends.flat_map(move |end| {
-            let behind = &rest[..end];
-            (0..values.len()).flat_map(move |longer| {
-                let text = format!("{}{}{behind}", values[longer].1, self.closing);
+            self.tails.iter().enumerate().flat_map(move |(longer, tail)| {
                 let mut values = values.to_vec();
-                values[longer].1 = &text;
-                Written { name: self.name, arguments: Arguments::Values(values), closing: self.closing }.readings()
+                values[longer].1 = &tail[..tail.len() - rest.len() + end];
+                let (arguments, tails) = (Arguments::Values(values), Vec::new());
+                Written { name: self.name, arguments, closing: self.closing, tails }.readings()
             })
         })
     }

@@ -104,7 +104,6 @@ impl Chance {
             | Step::DropJudging(_)
             | Step::WarnBudget { .. }
             | Step::AskStartHooks
-            | Step::SettleAnswer(..)
             | Step::TellGuarded(_) => {
                 panic!("the run has one model, no budget, no hooks and no guards")
             }

@@ -1,7 +1,7 @@
 //! Wherever a replica dies: a call with side effects is made once at most, each call has one result, an answer that was
 //! acknowledged is the result, and the run goes on to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -40,7 +40,7 @@ async fn plays(effect: Effect, death: (usize, Fate), dead_answers: bool) {
     new.options.on_disconnect = OnDisconnect::Continue;
     let run = new.id.clone();
     let _ = tokio::time::timeout(PATIENCE, dying.start(new, None)).await;
-    let mut acknowledged = BTreeMap::new();
+    let mut acknowledged = BTreeSet::new();
     for second in 0..2_000 {
         match survivor.runs().get(&Tenant::default_tenant(), &run).await {
             Err(_) => return assert!(asked_first.lock().is_empty(), "a run that was not created calls nothing"),
@@ -49,13 +49,13 @@ async fn plays(effect: Effect, death: (usize, Fate), dead_answers: bool) {
         }
         let asked: Vec<_> = [&asked_first, &asked_later].into_iter().flat_map(|asked| asked.lock().clone()).collect();
         for (call, token, _) in asked {
-            if acknowledged.contains_key(&call) {
+            if acknowledged.contains(&call) {
                 continue;
             }
             let by = if dead_answers && second < 5 { &dying } else { &survivor };
             let answering = answer(by, &call, &token, call.as_str());
             if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(1), answering).await {
-                acknowledged.insert(call, ());
+                acknowledged.insert(call);
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -66,13 +66,7 @@ async fn plays(effect: Effect, death: (usize, Fate), dead_answers: bool) {
     check(&store, &run, effect, &asked, &acknowledged).await;
 }
 
-async fn check(
-    store: &Arc<dyn Store>,
-    run: &RunId,
-    effect: Effect,
-    asked: &[Asked],
-    acknowledged: &BTreeMap<CallId, ()>,
-) {
+async fn check(store: &Arc<dyn Store>, run: &RunId, effect: Effect, asked: &[Asked], acknowledged: &BTreeSet<CallId>) {
     let partition = keys::run_partition(&Tenant::default_tenant(), None, run);
     let page = store.read_log(&partition, &keys::events(run), 0, 10_000).await.unwrap();
     let mut finished = BTreeMap::<CallId, Vec<String>>::new();
@@ -89,7 +83,7 @@ async fn check(
         }
         let results = finished.get(&call).cloned().unwrap_or_default();
         assert_eq!(results.len(), 1, "{call}: {results:?}");
-        if acknowledged.contains_key(&call) && effect != Effect::Write {
+        if acknowledged.contains(&call) && effect != Effect::Write {
             assert_eq!(results[0], call.as_str(), "what was acknowledged is the result");
         }
     }

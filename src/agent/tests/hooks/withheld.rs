@@ -11,7 +11,7 @@ async fn what_a_hook_did_not_look_at_is_told_to_nobody_unless_it_fails_open() {
     for point in [HookPoint::AfterTool, HookPoint::OnError] {
         for fails_open in [false, true] {
             let hooks = vec![HookConfig { fails_open, ..hook("a", point, program("exit 1")) }];
-            let tool = Secretive::new(point == HookPoint::OnError);
+            let tool = Secretive::tool(point == HookPoint::OnError);
             let agent = TestAgent::builder().hooks(hooks).tools(vec![tool]).turns(calls("tell", "{}")).begin();
             let records = watch(agent.start(request(), None).await.unwrap()).await;
             let (said, is_error) = result(&records);
@@ -33,7 +33,8 @@ async fn a_cancellation_while_a_hook_looks_at_a_result_shows_none_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let asked = dir.path().join("asked");
     let hooks = vec![hook("a", HookPoint::AfterTool, program(&format!("touch {}; sleep 60", asked.display())))];
-    let agent = TestAgent::builder().hooks(hooks).tools(vec![Secretive::new(false)]).turns(calls("tell", "{}")).begin();
+    let agent =
+        TestAgent::builder().hooks(hooks).tools(vec![Secretive::tool(false)]).turns(calls("tell", "{}")).begin();
     let new = request();
     let (tenant, run) = (new.tenant.clone(), new.id.clone());
     let started = agent.start(new, None).await.unwrap();
@@ -58,7 +59,7 @@ struct Secretive {
 }
 
 impl Secretive {
-    fn new(fails: bool) -> Arc<dyn Tool> {
+    fn tool(fails: bool) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: "tell".into(),
             description: "Tells.".into(),

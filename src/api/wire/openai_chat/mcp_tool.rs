@@ -157,7 +157,7 @@ fn filter_or_names(raw: Option<&RawValue>, path: &str) -> Result<Option<ToolFilt
     if !raw.get().starts_with('[') {
         return filter(raw, path).map(Some);
     }
-    let names = serde_json::from_str(raw.get()).map_err(|error| malformed(&error).within(path))?;
+    let names: Vec<String> = serde_json::from_str(raw.get()).map_err(|error| malformed(&error).within(path))?;
     check_names(&names).map_err(|message| WireError::invalid(path, message))?;
     Ok(Some(ToolFilter { names: Some(names), reading: None }))
 }
@@ -180,7 +180,7 @@ fn filter(raw: &RawValue, path: &str) -> Result<ToolFilter, WireError> {
     Ok(ToolFilter { names: tool_names, reading: read_only })
 }
 
-fn check_names(names: &Vec<String>) -> Result<(), String> {
+fn check_names(names: &[String]) -> Result<(), String> {
     let is_valid = |name: &String| (1..=MAX_NAME_BYTES).contains(&name.len());
     if !(1..=MAX_NAMES).contains(&names.len()) || !names.iter().all(is_valid) {
         return Err(format!("must have 1 to {MAX_NAMES} names of 1 to {MAX_NAME_BYTES} bytes each"));

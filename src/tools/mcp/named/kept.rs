@@ -68,7 +68,7 @@ impl KeptNamed {
         &self,
         run: &RunId,
         owner: &Arc<str>,
-        config: McpServerConfig,
+        config: &McpServerConfig,
         (bounds, clients): (&RequestMcpConfig, &McpClients),
     ) -> Result<Arc<McpServer>, NotOpened> {
         let (key, now) = ((run.clone(), config.name.clone()), Instant::now());
@@ -84,7 +84,7 @@ impl KeptNamed {
         if reaches(open.places.len(), bounds.max_servers_of_process) {
             return Err(NotOpened::TooMany(bounds.max_servers_of_process));
         }
-        let server = self.0.all.start(&config, clients.clone(), false);
+        let server = self.0.all.start(config, clients.clone(), false);
         let place = Place { server: server.clone(), owner: owner.clone(), used: now, idle: bounds.idle };
         open.places.insert(key, place);
         if !std::mem::replace(&mut open.is_swept, true) {

@@ -18,12 +18,12 @@ const REFRESH: Duration = Duration::from_secs(300);
 
 /// The URL of a server, if it may be reached. The error is a clause, and names no more of the URL than its host.
 pub(super) fn url(server: &NamedServer, config: &RequestMcpConfig, guard: &Guard) -> Result<Url, String> {
-    let url = guard.parse(&server.url).map_err(|refusal| match refusal {
-        Refusal::Scheme if !config.allow_http => "the URL must begin with https://".to_owned(),
-        refusal => refusal.to_string(),
+    const HTTPS: &str = "the URL must begin with https://";
+    let url = guard.parse(&server.url).map_err(|refusal| {
+        if refusal == Refusal::Scheme && !config.allow_http { HTTPS.to_owned() } else { refusal.to_string() }
     })?;
     if url.scheme() != "https" && !config.allow_http {
-        return Err("the URL must begin with https://".to_owned());
+        return Err(HTTPS.to_owned());
     }
     if url.fragment().is_some() {
         return Err("the URL must have no fragment, which is never sent".to_owned());
