@@ -1,6 +1,7 @@
 //! How a run ended, or why it waits.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +59,8 @@ pub struct Outcome {
     /// Things the caller should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What happened, step by step.
-    pub report: Report,
+    /// What happened, step by step. Shared, as the event that ends a run is copied on its way to log, state and readers.
+    pub report: Arc<Report>,
 }
 
 /// The sentence that says which limit ended a run, and how much a budget lacked.
@@ -109,7 +110,7 @@ impl Outcome {
             iterations: 0,
             tool_calls: 0,
             warnings: vec!["the usage of the run is unknown: its events were lost".to_owned()],
-            report: Report::default(),
+            report: Arc::default(),
         }
     }
 

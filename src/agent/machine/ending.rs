@@ -63,7 +63,7 @@ impl Run {
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
-            report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
+            report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() }.into(),
         }
     }
 

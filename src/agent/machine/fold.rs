@@ -351,10 +351,16 @@ impl Run {
     /// Adds the server's results in call order; the client's come with its answers.
     fn push_results(&mut self) {
         for open in std::mem::take(&mut self.calls) {
-            if let CallState::Finished(outcome) = open.state {
-                self.push(Message::result(outcome.result(&open.call.id)).from(self.step_origin()));
+            if let Some(result) = self.result_of(open) {
+                self.push(result);
             }
         }
+    }
+
+    /// The result that the server has of a call.
+    pub(super) fn result_of(&self, open: OpenCall) -> Option<Message> {
+        let CallState::Finished(outcome) = open.state else { return None };
+        Some(Message::result(outcome.result(&open.call.id)).from(self.step_origin()))
     }
 
     /// Whether the model goes on as soon as it is asked again.

@@ -257,10 +257,10 @@ impl Run {
     /// Its own messages once every open call has a result: what its session gets when it ends.
     #[must_use]
     pub fn final_messages(&self) -> Vec<Message> {
-        let mut ended = self.clone();
-        ended.close_calls(UNANSWERED);
-        ended.messages.append(&mut ended.steering);
-        ended.messages
+        let mut open = self.calls.clone();
+        open.iter_mut().for_each(|open| open.close(UNANSWERED));
+        let results = open.into_iter().filter_map(|open| self.result_of(open));
+        self.messages.iter().cloned().chain(results).chain(self.steering.iter().cloned()).collect()
     }
 
     /// What is set aside for a model call in flight.

@@ -102,7 +102,7 @@ fn outcome(reason: StopReason) -> Outcome {
         iterations: 2,
         tool_calls: 1,
         warnings: Vec::new(),
-        report: Report { total_ms: 9, llm_time_ms: 8, tool_time_ms: 1, steps: vec![step], ..Report::default() },
+        report: Report { total_ms: 9, llm_time_ms: 8, tool_time_ms: 1, steps: vec![step], ..Report::default() }.into(),
     }
 }
 

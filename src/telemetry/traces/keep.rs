@@ -58,7 +58,7 @@ impl Keep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::StopReason;
+    use crate::types::{Report, StopReason};
 
     const NONE: Keep = Keep { ratio: 0.0, follow_caller: true, failed: false, limited: false, slower_than: None };
 
@@ -99,7 +99,7 @@ mod tests {
         let trace = NONE.trace_of(&RunId::mint(), None);
         let outcome = |reason, total_ms| {
             let mut outcome = Outcome::unknown(reason);
-            outcome.report.total_ms = total_ms;
+            outcome.report = Report { total_ms, ..Report::default() }.into();
             outcome
         };
         let (failed, limited, done) = (StopReason::ProviderError, StopReason::CostBudget, StopReason::Done);

@@ -158,9 +158,21 @@ pub(super) fn path_value(name: &str, value: &str) -> Result<String, String> {
 /// follows a `;` in a segment.
 pub(super) fn has_dot_segment(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or(url);
-    path.split(['/', '\\'])
-        .map(|segment| segment.split(';').next().unwrap_or(segment))
-        .any(|segment| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))
+    let segments = path.split(['/', '\\']).map(|segment| segment.split(';').next().unwrap_or(segment));
+    segments.map(dots).any(|dots| matches!(dots, Some(1 | 2)))
+}
+
+/// Of how many dots a segment consists, each written as it is or as `%2e`; `None` if there is anything else in it.
+fn dots(segment: &str) -> Option<usize> {
+    let (mut rest, mut count) = (segment.as_bytes(), 0);
+    while !rest.is_empty() {
+        rest = match rest {
+            [b'.', after @ ..] | [b'%', b'2', b'e' | b'E', after @ ..] => after,
+            _ => return None,
+        };
+        count += 1;
+    }
+    Some(count)
 }
 
 fn text(arguments: &Arguments, name: &str) -> Result<String, String> {

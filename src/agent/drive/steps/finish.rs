@@ -83,7 +83,7 @@ fn log_end(spec: &RunSpec, outcome: &Outcome) {
     let (key, model, request) = (spec.key_name.as_deref(), &spec.model, spec.request_id.as_deref());
     let (reason, tokens, cost_usd) = (outcome.reason.as_str(), outcome.usage.total(), outcome.cost.as_usd());
     let (Outcome { iterations, tool_calls, report, .. }, trace_id) = (outcome, spec.trace_id());
-    let Report { total_ms, llm_time_ms: llm_ms, tool_time_ms: tool_ms, .. } = report;
+    let Report { total_ms, llm_time_ms: llm_ms, tool_time_ms: tool_ms, .. } = &**report;
     macro_rules! line {
         ($level:ident, $($error:ident,)? $message:literal) => {
             tracing::$level!(
