@@ -54,6 +54,20 @@ pub const OF_HOOKS: &[&str] = &[
 /// Failpoints that only runs reach whose guardrails ask a model or a service.
 pub const OF_GUARDRAILS: &[&str] = &["guardrail.before_ask", "guardrail.answered"];
 
+/// Failpoints that only runs reach whose calls services answer later, and what takes their answers.
+pub const OF_PENDING_CALLS: &[&str] = &[
+    "pending.accepted",
+    "pending.answer_indexed",
+    "pending.answer_stored",
+    "pending.before_wake",
+    "pending.answer_read",
+    "pending.before_give_up",
+];
+
+/// All of them.
+#[cfg(debug_assertions)]
+const ALL: [&[&str]; 6] = [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, BESIDE_RUNS];
+
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]
 pub fn hit(name: &'static str) {
@@ -79,7 +93,7 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{BESIDE_RUNS, FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS};
+    use super::ALL;
 
     const VARIABLE: &str = "LOOPGATE_FAILPOINT";
 
@@ -91,7 +105,7 @@ mod armed {
     }
 
     fn is_known(name: &str) -> bool {
-        [FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS, BESIDE_RUNS].iter().any(|names| names.contains(&name))
+        ALL.iter().any(|names| names.contains(&name))
     }
 
     static ARMED: LazyLock<Result<Option<Armed>, String>> =
@@ -118,7 +132,7 @@ mod armed {
         if !is_known(name) {
             return Err(format!(
                 "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
-                [FAILPOINTS, OF_APPROVALS, OF_GUARDRAILS, OF_HOOKS, BESIDE_RUNS].concat().join(", ")
+                ALL.concat().join(", ")
             ));
         }
         match nth.parse() {
@@ -147,7 +161,7 @@ mod armed {
         #[test]
         fn without_the_variable_no_failpoint_aborts() {
             check().expect("the variable is not set");
-            for name in FAILPOINTS {
+            for name in ALL.concat() {
                 hit(name);
             }
         }

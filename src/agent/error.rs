@@ -69,11 +69,11 @@ pub enum StartError {
     /// A cost budget is in force, and no price is known for the model.
     #[error("{0}")]
     PriceUnknown(String),
-    /// The input guard refuses a message.
+    /// A guard refuses what is said.
     #[error("{message}")]
-    InputBlocked {
-        /// The message's place, counted from 0.
-        place: usize,
+    Blocked {
+        /// Where it is said.
+        field: Field,
         /// Why.
         message: String,
     },

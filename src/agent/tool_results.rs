@@ -13,6 +13,7 @@ use crate::agent::ledger::callback::Callback;
 use crate::agent::ledger::due::{Due, Owner};
 use crate::agent::ledger::{Ledger, ReadError, keys};
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
+use crate::failpoint;
 use crate::store::{Partition, Unavailable};
 use crate::tools::fit::settle;
 use crate::types::{CallId, Event, RunId, ToolOutcome};
@@ -121,6 +122,7 @@ impl ToolResults {
         settle(&mut outcome, spec.guards.results.within(spec.context_window));
         // Put before, so that no crash leaves the run waiting behind its answer.
         self.ledger.commit(due.put()).await.map_err(crate::agent::error::unavailable)?;
+        failpoint::hit("pending.answer_indexed");
         let command = Command::ToolResult { call_id: call.clone(), outcome: Box::new(outcome) };
         let taken = match inbox::send(&self.ledger, &tenant, &run, &command, Some(&key)).await {
             Ok(Delivery::Delivered) => Ok(Taken::Now),
@@ -128,6 +130,7 @@ impl ToolResults {
             Ok(Delivery::Ended(_)) => Err(too_late()),
             Err(error) => Err(refusal(error, &call)),
         };
+        failpoint::hit("pending.answer_stored");
         self.launcher.wake_soon(due);
         taken
     }

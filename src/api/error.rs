@@ -150,9 +150,7 @@ impl From<StartError> for ApiError {
             StartError::ServerFailed(_) => Self::new(ErrorCode::McpServerFailed, message).at("tools").permanent(),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
-            StartError::InputBlocked { place, .. } => {
-                Self::new(ErrorCode::GuardrailBlocked, message).at(path(Field::Message(place)))
-            }
+            StartError::Blocked { field, .. } => Self::new(ErrorCode::GuardrailBlocked, message).at(path(field)),
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded { short, .. } => {
                 let error = Self::new(ErrorCode::BudgetExceeded, message);

@@ -84,7 +84,7 @@ impl Hold {
                 compiled(pattern).is_ok_and(|regex| has_match(&regex, text, self.shown, is_whole))
             }
             GuardrailRule::MaxLength { .. } => {
-                failed(std::slice::from_ref(rail), GuardPoint::Output, text).next().is_some()
+                failed(std::slice::from_ref(rail), GuardPoint::Output, &[text]).next().is_some()
             }
             GuardrailRule::Webhook { .. } | GuardrailRule::Model(_) => false,
         });

@@ -10,6 +10,7 @@
 //! | `input` | what persons and documents say |
 //! | `json` | follows a JSON value to its end |
 //! | `output` | what a model says, while it streams |
+//! | `plain` | texts with JSON, as they read with its escapes resolved |
 //! | `question` | what a model is asked that judges a text |
 //! | `rails` | texts, by the guardrails of an agent |
 //! | `result` | results of tools: what no model reads becomes a note of its size |
@@ -19,6 +20,7 @@ pub mod hold;
 pub mod input;
 pub mod json;
 pub mod output;
+pub mod plain;
 pub mod question;
 pub mod rails;
 pub mod result;

@@ -1,11 +1,13 @@
 //! Judges a text by guardrails that need nothing but the text.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use parking_lot::RwLock;
 use regex::{Regex, RegexBuilder};
 
+use crate::guard::plain::readings;
 use crate::types::guard::{GuardPoint, Guardrail, GuardrailRule, MAX_COMPILED};
 
 /// Most expressions that are kept compiled.
@@ -14,21 +16,30 @@ const MAX_KEPT: usize = 1_024;
 /// Compiled expressions, as runs name them.
 static COMPILED: LazyLock<RwLock<HashMap<String, Regex>>> = LazyLock::new(RwLock::default);
 
-/// The guardrails of `point` that a text fails, in their order.
+/// The guardrails of `point` that one of these texts fails, in their order.
 pub fn failed<'g>(
     guardrails: &'g [Guardrail],
     point: GuardPoint,
-    text: &'g str,
-) -> impl Iterator<Item = &'g Guardrail> {
-    guardrails.iter().filter(move |rail| rail.on == point && fails(rail, text))
+    texts: &[&'g str],
+) -> impl Iterator<Item = &'g Guardrail> + use<'g> {
+    let texts: Vec<Vec<Cow<'g, str>>> = match point {
+        GuardPoint::Input | GuardPoint::Output => texts.iter().map(|text| vec![Cow::Borrowed(*text)]).collect(),
+        // What stands there is JSON, or may be.
+        GuardPoint::ToolArguments | GuardPoint::ToolResult => texts.iter().map(|text| readings(text)).collect(),
+    };
+    let rails = guardrails.iter().filter(move |rail| rail.on == point);
+    rails.filter(move |rail| texts.iter().any(|readings| fails(rail, readings)))
 }
 
-/// Whether a text fails a guardrail.
-fn fails(rail: &Guardrail, text: &str) -> bool {
+/// Whether a text fails a guardrail, of which this is the text itself and how else it reads.
+fn fails(rail: &Guardrail, readings: &[Cow<'_, str>]) -> bool {
     match &rail.rule {
         // An expression that was accepted once compiles.
-        GuardrailRule::Regex { pattern } => compiled(pattern).is_ok_and(|regex| regex.is_match(text)),
+        GuardrailRule::Regex { pattern } => {
+            compiled(pattern).is_ok_and(|regex| readings.iter().any(|reading| regex.is_match(reading)))
+        }
         GuardrailRule::MaxLength { chars } => {
+            let text = &readings[0];
             let most = usize::try_from(*chars).unwrap_or(usize::MAX);
             text.len() > most && text.chars().nth(most).is_some()
         }
@@ -69,11 +80,13 @@ mod tests {
             rail("elsewhere", GuardPoint::Input, cards),
         ];
         let names =
-            |text: &str| failed(&rails, GuardPoint::Output, text).map(|rail| rail.name.clone()).collect::<Vec<_>>();
+            |text: &str| failed(&rails, GuardPoint::Output, &[text]).map(|rail| rail.name.clone()).collect::<Vec<_>>();
         assert_eq!(names("4111111111111111"), ["cards"]);
         assert_eq!(names("41111111111111112"), [""; 0]);
         assert_eq!(names("no more than twenty."), [""; 0]);
         assert_eq!(names("é 4111111111111111 is long"), ["cards", "short"]);
+        let twice = failed(&rails, GuardPoint::Output, &["4111111111111111", "4111111111111111"]);
+        assert_eq!(twice.count(), 1, "lengths are not added up");
         assert!(compiled("(").is_err() && compiled(r"\w{9999}{9}").is_err());
     }
 }

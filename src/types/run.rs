@@ -14,6 +14,7 @@ use crate::types::named_server::NamedServer;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
+use crate::types::question::{ASK_USER, Question};
 use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
@@ -276,6 +277,19 @@ impl RunSpec {
         self.policy.is_some()
             || self.asks_hooks_at(HookPoint::BeforeTool)
             || self.guards.judges(GuardPoint::ToolArguments)
+    }
+
+    /// What a call of this tool with these arguments asks the user; `None` if it is no question.
+    #[must_use]
+    pub fn question(&self, tool: &str, arguments: &str) -> Option<Question> {
+        if tool == ASK_USER && self.may_ask_user() { Question::read(arguments) } else { None }
+    }
+
+    /// Whether its model may ask the user, by a tool of the run and not by one of the client's.
+    #[must_use]
+    pub fn may_ask_user(&self) -> bool {
+        let has = |tools: &[Arc<ToolDefinition>]| tools.iter().any(|tool| tool.name == ASK_USER);
+        has(&self.own_tools) && !has(&self.client_tools)
     }
 
     /// What the plan of a call of its own model depends on.

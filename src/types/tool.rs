@@ -189,6 +189,13 @@ impl ToolOutcome {
         }
     }
 
+    /// The JSON that stands beside what the model is told, unless that is the same or nothing.
+    #[must_use]
+    pub fn beside_text(&self) -> Option<&str> {
+        let json = self.structured.as_ref().filter(|_| !self.parts.is_empty())?;
+        (self.text() != json.get()).then_some(json.get())
+    }
+
     /// What a conversation keeps of it.
     #[must_use]
     pub fn result(&self, call: &CallId) -> ToolResult {

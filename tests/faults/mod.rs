@@ -20,6 +20,7 @@ mod mutations;
 mod network;
 mod outage;
 mod outside;
+mod pending;
 mod refusals;
 mod shared;
 mod takeover;

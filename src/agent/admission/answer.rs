@@ -201,7 +201,7 @@ impl Admission {
         check_answered(new, &required)?;
         let decisions = decisions(new, &required);
         let mut answers = answers(new, &required, &decisions, spec.session.is_some());
-        let guarded = screened(&mut answers, &spec.guards, new.answers_from)?;
+        let guarded = screened(&mut answers, &spec.guards, new.answers_from, &idle.run().asked())?;
         let account = self.limits.take_slot(spec, &generation.quotas).await?;
         self.aim_claim(claim, idle, account).await?;
         let number = idle.run().leg() + 1;

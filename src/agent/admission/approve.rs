@@ -13,9 +13,11 @@ use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::machine::Run;
 use crate::agent::request::{CallApproval, NewRun};
+use crate::guard::rails::failed;
 use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest, ApprovalTerms};
 use crate::types::conversation::requested;
 use crate::types::event::{Asked, Leg};
+use crate::types::guard::{GuardPoint, Guardrail};
 use crate::types::pattern::matches;
 use crate::types::policy::{Judged, Policy, Verdict};
 use crate::types::{RunSpec, ToolCall};
@@ -111,6 +113,9 @@ impl Decider<'_> {
         if let Some(arguments) = &asked.arguments {
             self.check_arguments(index, &request.call, arguments)?;
         }
+        if let Some(result) = &asked.result {
+            self.check_guardrails(GuardPoint::ToolResult, result, Field::Approval(index, "result"))?;
+        }
         let approvals = u32::try_from(before.len()).unwrap_or(u32::MAX).saturating_add(1);
         Ok(Approval {
             step: request.step,
@@ -161,7 +166,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Refuses changed arguments that the tool does not take, or that the policy denies.
+    /// Refuses changed arguments that the tool does not take, that the policy denies, or for which a guardrail's rule would end
+    /// the run. The run asks hooks, models and services about them before it makes the call.
     fn check_arguments(&self, index: usize, call: &ToolCall, arguments: &str) -> Result<(), StartError> {
         let changed = ToolCall { arguments: arguments.to_owned(), ..call.clone() };
         let spec: &RunSpec = self.run.spec();
@@ -180,8 +186,16 @@ impl Decider<'_> {
                 Some(_) | None => Ok(()),
             }
         };
-        checked
-            .and_then(denied)
-            .map_err(|message| StartError::Invalid { field: Field::Approval(index, "arguments"), message })
+        let field = Field::Approval(index, "arguments");
+        checked.and_then(denied).map_err(|message| StartError::Invalid { field, message })?;
+        self.check_guardrails(GuardPoint::ToolArguments, arguments, field)
+    }
+
+    /// Refuses a text for which a guardrail's rule would end the run.
+    fn check_guardrails(&self, point: GuardPoint, text: &str, field: Field) -> Result<(), StartError> {
+        let mut failed = failed(&self.run.guards().guardrails, point, &[text]);
+        let Some(Guardrail { name, rule, .. }) = failed.find(|rail| rail.tripwire) else { return Ok(()) };
+        let message = format!("the guardrail {name:?} refuses this: {}; send something else, or none", rule.objection());
+        Err(StartError::Blocked { field, message })
     }
 }

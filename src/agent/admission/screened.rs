@@ -5,15 +5,21 @@ use std::sync::Arc;
 use crate::agent::context::screen::{refusal, refused, screen};
 use crate::agent::error::{Field, StartError};
 use crate::agent::request::GuardsPatch;
-use crate::types::Message;
+use crate::types::{CallId, Message};
 use crate::types::guard::{Guarded, Guards};
 
-/// Screens messages that stand in a request from this place on. Returns what the log is to tell.
-pub(super) fn screened(messages: &mut [Message], guards: &Guards, from: usize) -> Result<Vec<Guarded>, StartError> {
-    let told = screen(messages, guards);
+/// Screens messages that stand in a request from this place on, and answer what a model asked by these calls. Returns what the
+/// log is to tell.
+pub(super) fn screened(
+    messages: &mut [Message],
+    guards: &Guards,
+    from: usize,
+    asked: &[CallId],
+) -> Result<Vec<Guarded>, StartError> {
+    let told = screen(messages, guards, asked);
     let Some((place, pattern)) = refused(guards, &told) else { return Ok(told) };
     tracing::warn!(pattern = pattern.as_str(), message = from + place, blocked = true, "security.injection_detected");
-    Err(StartError::InputBlocked { place: from + place, message: refusal(pattern) })
+    Err(StartError::Blocked { field: Field::Message(from + place), message: refusal(pattern) })
 }
 
 /// The guards of an agent, or stricter ones as a request asks for them. Asking for less is an error.

@@ -72,7 +72,7 @@ impl Admission {
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed, new);
         }
-        spec.guarded = screened(&mut spec.input, &spec.guards, 0)?;
+        spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));

@@ -28,8 +28,8 @@ pub struct TurnBuffer {
     calls_before: u16,
     /// What its text passes.
     filter: TextFilter,
-    /// What its text is held for, as guardrails may object to it.
-    hold: Option<Box<Hold>>,
+    /// What holds back what it says, as guardrails may object to that.
+    holds: Option<Box<Holds>>,
     spec: Arc<RunSpec>,
     /// Whether an answer may say that there is nothing to say, which is not shown.
     allows_no_reply: bool,
@@ -57,6 +57,25 @@ pub struct TurnBuffer {
     news: VecDeque<Event>,
 }
 
+/// What holds back what a model says: its text, and the text in which it declines.
+#[derive(Debug)]
+struct Holds {
+    text: Hold,
+    refusal: Hold,
+}
+
+/// A turn that is whole.
+pub struct WholeTurn {
+    /// What is left of it.
+    pub parts: Vec<ModelPart>,
+    /// What is left of it to show.
+    pub rest: Vec<Event>,
+    /// What it says to the user, if that is to be judged.
+    pub said: String,
+    /// The guardrails that this fails.
+    pub triggered: Vec<Triggered>,
+}
+
 impl TurnBuffer {
     /// Nothing said yet in `step` by the model that is called, which may be the closing answer, without tools. Where no client reads the answer as it is
     /// said, it is asked for `in_one_piece` if the model may give it so.
@@ -69,16 +88,20 @@ impl TurnBuffer {
     ) -> Self {
         let spec = run.spec();
         let rules = spec.guards.output.of_answer(spec.options.sampling.asks_for_json());
+        let hold = || Hold::new(&spec.guards.guardrails);
+        let holds = hold().zip(hold()).map(|(text, refusal)| Box::new(Holds { text, refusal }));
+        // The arguments of a question are words to the user.
+        let holds_questions = holds.is_some() && spec.may_ask_user();
         Self {
             step,
             upstream: (called.upstream.clone(), called.model.clone()),
             calls_before: run.calls_minted(),
             filter: TextFilter::new(rules, (!closing).then_some(tools), model.written_calls()),
-            hold: Hold::new(&spec.guards.guardrails).map(Box::new),
+            holds,
             spec: spec.clone(),
             allows_no_reply: rules.allow_no_reply,
             hold_text: spec.options.hide_intermediate_text,
-            show_arguments: spec.options.stream_tool_arguments,
+            show_arguments: spec.options.stream_tool_arguments && !holds_questions,
             parts: Vec::new(),
             bytes: 0,
             asked_at: Instant::now(),
@@ -99,10 +122,10 @@ impl TurnBuffer {
             Delta::Text(text) => {
                 self.bytes += text.len();
                 let (parts, news, shows) = (&mut self.parts, &mut self.news, !self.hold_text);
-                let hold = &mut self.hold;
+                let holds = &mut self.holds;
                 self.filter.push(text, |piece| match piece {
                     Piece::Text(text) => {
-                        let text = released(hold, text);
+                        let text = released(holds, text);
                         keep_text(parts, &text);
                         if shows && !text.is_empty() {
                             emit(news, Event::TextDelta { step, text });
@@ -116,8 +139,14 @@ impl TurnBuffer {
             }
             Delta::Refusal(text) => {
                 self.bytes += text.len();
+                let text = match &mut self.holds {
+                    Some(holds) => holds.refusal.push(&text),
+                    None => text,
+                };
                 keep_refusal(&mut self.parts, &text);
-                emit(&mut self.news, Event::RefusalDelta { step, text });
+                if !text.is_empty() {
+                    emit(&mut self.news, Event::RefusalDelta { step, text });
+                }
             }
             Delta::Thinking(text) => {
                 self.filter.separate_thinking();
@@ -203,27 +232,27 @@ impl TurnBuffer {
         }
     }
 
-    /// Ends the turn: it becomes what was shown of it, or what it writes as calls. What is left to show follows, and the
-    /// guardrails that the text fails. If one of them ends the run, nothing is left of the turn but what was shown.
-    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, Vec<Event>, Vec<Triggered>) {
+    /// Ends the turn: it becomes what was shown of it, or what it writes as calls. If a guardrail that it fails ends the run,
+    /// nothing is left of the turn but what was shown.
+    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> WholeTurn {
         let (step, mut rest) = (self.step, VecDeque::new());
-        let (shows, hold) = (!self.hold_text, &mut self.hold);
+        let (shows, holds) = (!self.hold_text, &mut self.holds);
         self.filter.finish(&mut turn, end, |piece| match piece {
             Piece::Text(text) => {
-                let text = released(hold, text);
+                let text = released(holds, text);
                 if shows && !text.is_empty() {
                     emit(&mut rest, Event::TextDelta { step, text });
                 }
             }
             Piece::Thinking(text) => emit(&mut rest, Event::ThinkingDelta { step, text }),
         });
-        let (left, triggered) = self.judge(&turn);
+        let (words, triggered) = self.judge(&turn);
         if triggered.iter().any(|triggered| triggered.tripwire) {
-            let shown = std::mem::take(&mut self.parts).into_iter().map(ModelPart::Part);
-            return (shown.collect(), Vec::new(), triggered);
+            let parts = std::mem::take(&mut self.parts).into_iter().map(ModelPart::Part).collect();
+            return WholeTurn { parts, rest: Vec::new(), said: words, triggered };
         }
-        if shows && !left.is_empty() {
-            emit(&mut rest, Event::TextDelta { step, text: left });
+        if let Some(holds) = self.holds.as_deref_mut() {
+            show_rest(&mut rest, step, (holds.text.finish(), holds.refusal.finish()), shows);
         }
         if self.hold_text && !has_calls(&turn) {
             let text = said(&turn).into_owned();
@@ -231,7 +260,7 @@ impl TurnBuffer {
                 emit(&mut rest, Event::TextDelta { step, text });
             }
         }
-        (turn, rest.into(), triggered)
+        WholeTurn { parts: turn, rest: rest.into(), said: words, triggered }
     }
 
     /// What was shown of a turn of which nothing more is.
@@ -239,16 +268,17 @@ impl TurnBuffer {
         std::mem::take(&mut self.parts)
     }
 
-    /// What is left to show of a turn that is whole, and which guardrails its text fails.
-    fn judge(&mut self, turn: &[ModelPart]) -> (String, Vec<Triggered>) {
+    /// What a turn that is whole says to the user, if that is to be judged, and which guardrails it fails.
+    fn judge(&self, turn: &[ModelPart]) -> (String, Vec<Triggered>) {
         let guards = &self.spec.guards;
         if !guards.judges(GuardPoint::Output) {
             return (String::new(), Vec::new());
         }
-        let left = self.hold.as_deref_mut().map(Hold::finish).unwrap_or_default();
-        let text = said(turn);
-        let failed = failed(&guards.guardrails, GuardPoint::Output, &text);
-        (left, failed.map(|rail| Triggered::new(rail, self.step)).collect())
+        let said = said_to_user(turn, &self.spec);
+        let texts: Vec<&str> = said.iter().map(String::as_str).collect();
+        let failed = failed(&guards.guardrails, GuardPoint::Output, &texts);
+        let triggered = failed.map(|rail| Triggered::new(rail, self.step)).collect();
+        (texts.join("\n\n"), triggered)
     }
 
     /// The turn as far as it came before it was interrupted, and what is left of it to show. Half-written calls are not part of
@@ -256,7 +286,7 @@ impl TurnBuffer {
     /// not show.
     pub fn take_partial(&mut self, reserve: Reservation, bound: Option<u64>, latency_ms: u64) -> (Turn, Vec<Event>) {
         let (step, shows) = (self.step, !self.hold_text);
-        let (parts, hold) = (&mut self.parts, &mut self.hold);
+        let (parts, holds) = (&mut self.parts, &mut self.holds);
         let mut rest = VecDeque::new();
         let show = |parts: &mut Vec<Part>, rest: &mut VecDeque<Event>, text: String| {
             keep_text(parts, &text);
@@ -265,15 +295,19 @@ impl TurnBuffer {
             }
         };
         self.filter.finish(&mut Vec::new(), &TurnEnd::Interrupted, |piece| match piece {
-            Piece::Text(text) => show(parts, &mut rest, released(hold, text)),
+            Piece::Text(text) => show(parts, &mut rest, released(holds, text)),
             Piece::Thinking(text) => {
                 keep_thinking(parts, &text);
                 emit(&mut rest, Event::ThinkingDelta { step, text });
             }
         });
         // Nothing of what a guardrail objects to.
-        let left = hold.as_deref_mut().map(Hold::break_off).unwrap_or_default();
-        show(parts, &mut rest, left);
+        if let Some(holds) = holds.as_deref_mut() {
+            let (text, refusal) = (holds.text.break_off(), holds.refusal.break_off());
+            keep_text(parts, &text);
+            keep_refusal(parts, &refusal);
+            show_rest(&mut rest, step, (text, refusal), shows);
+        }
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve, bound, self.bytes()),
             Spent::Input => estimated_usage(reserve, 0),
@@ -284,11 +318,30 @@ impl TurnBuffer {
     }
 }
 
+/// What a turn says to the user: its text, the texts in which it declines, and what it asks.
+fn said_to_user(turn: &[ModelPart], spec: &RunSpec) -> Vec<String> {
+    let more = turn.iter().filter_map(|part| match part {
+        ModelPart::Part(part) => part.as_refusal().map(str::to_owned),
+        ModelPart::Call(call) => spec.question(&call.name, &call.arguments).map(|question| question.text()),
+    });
+    std::iter::once(said(turn).into_owned()).chain(more).filter(|text| !text.is_empty()).collect()
+}
+
 /// What may be shown of a text that guardrails may object to.
-fn released(hold: &mut Option<Box<Hold>>, text: String) -> String {
-    match hold {
-        Some(hold) => hold.push(&text),
+fn released(holds: &mut Option<Box<Holds>>, text: String) -> String {
+    match holds {
+        Some(holds) => holds.text.push(&text),
         None => text,
+    }
+}
+
+/// Shows what was held back of a model's text, if text is shown, and of that in which it declines.
+fn show_rest(rest: &mut VecDeque<Event>, step: u32, (text, refusal): (String, String), shows_text: bool) {
+    if shows_text && !text.is_empty() {
+        emit(rest, Event::TextDelta { step, text });
+    }
+    if !refusal.is_empty() {
+        emit(rest, Event::RefusalDelta { step, text: refusal });
     }
 }
 
@@ -303,6 +356,7 @@ fn keep_text(parts: &mut Vec<Part>, text: &str) {
 fn keep_refusal(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut().map(|part| &mut part.kind) {
         Some(PartKind::Refusal(last)) => last.push_str(text),
+        _ if text.is_empty() => {}
         _ => parts.push(PartKind::Refusal(text.to_owned()).into()),
     }
 }

@@ -19,6 +19,7 @@ use crate::agent::limits::shared::BudgetState;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::run_memory::{MemoryShare, conversation_size};
 use crate::agent::usage::CountedRun;
+use crate::failpoint;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::tools::truncate::{MAX_RUN_MEDIA_BYTES, leave_media_out};
@@ -113,7 +114,7 @@ impl Driver {
                 let run = &self.recorder.run().spec().id;
                 let origin = Origin::Steering { run: run.clone(), command: number };
                 let mut messages: Vec<_> = messages.into_iter().map(|message| message.from(origin.clone())).collect();
-                let told = screen(&mut messages, &self.recorder.run().spec().guards);
+                let told = screen(&mut messages, &self.recorder.run().spec().guards, &[]);
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages });
                 tell(&mut self.recorder, told);
             }
@@ -123,6 +124,7 @@ impl Driver {
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
                 if let Some(event) = answered {
                     self.recorder.queue(event);
+                    failpoint::hit("pending.answer_read");
                 }
             }
             Command::Steer { .. } | Command::ToolResult { .. } | Command::Unreadable => {}

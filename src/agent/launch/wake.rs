@@ -9,6 +9,7 @@ use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::run_memory::Purpose;
+use crate::failpoint;
 use crate::store::Unavailable;
 use crate::types::{RunStatus, Tenant};
 
@@ -61,7 +62,10 @@ impl Launcher {
         let partition = keys::run_partition(&due.owner.tenant, due.owner.session.as_ref(), &due.run);
         let head = self.ledger.head(&partition, &due.run).await?;
         let is_done = match head.filter(Head::waits_for_services) {
-            Some(head) => self.wake(&due.owner.tenant, &head).await?,
+            Some(head) => {
+                failpoint::hit("pending.before_wake");
+                self.wake(&due.owner.tenant, &head).await?
+            }
             None => true,
         };
         if is_done {

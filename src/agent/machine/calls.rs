@@ -39,6 +39,8 @@ enum Ruling {
     Allowed { is_approved: bool },
     /// It waits for an approval.
     Asked(Waiting),
+    /// It was approved with other arguments, which are to be judged.
+    Changed,
     /// It is answered so, and is not made.
     Answered(Box<ToolOutcome>),
 }
@@ -124,7 +126,13 @@ impl OpenCall {
 
     /// Whether it is to be judged before it is made.
     pub(super) fn is_unjudged(&self) -> bool {
-        self.is_open() && self.started().is_none() && self.pending().is_none() && self.ruling.is_none()
+        let is_ruled = || self.ruling.is_some() && !self.is_approved_otherwise();
+        self.is_open() && self.started().is_none() && self.pending().is_none() && !is_ruled()
+    }
+
+    /// Whether it was approved with other arguments, which are to be judged.
+    pub(super) fn is_approved_otherwise(&self) -> bool {
+        matches!(self.ruling, Some(Ruling::Changed))
     }
 
     /// Its service has accepted it, and answers later.
@@ -149,15 +157,15 @@ impl OpenCall {
 
     /// Allows the call, with other arguments if these are given.
     pub(super) fn allow(&mut self, arguments: Option<&String>) {
-        self.rule_allowed(arguments, false);
+        if let Some(arguments) = arguments {
+            self.set_arguments(arguments);
+        }
+        self.ruling = Some(Ruling::Allowed { is_approved: self.is_approved_otherwise() });
     }
 
-    fn rule_allowed(&mut self, arguments: Option<&String>, is_approved: bool) {
-        if let Some(arguments) = arguments {
-            self.call.arguments.clone_from(arguments);
-            self.is_changed = true;
-        }
-        self.ruling = Some(Ruling::Allowed { is_approved });
+    fn set_arguments(&mut self, arguments: &String) {
+        self.call.arguments.clone_from(arguments);
+        self.is_changed = true;
     }
 
     /// Lets the call wait for an approval.
@@ -175,17 +183,23 @@ impl OpenCall {
             waiting.approved_by.push(approval.by.clone());
             return;
         }
-        match approval.answer() {
-            Some(outcome) => self.ruling = Some(Ruling::Answered(Box::new(outcome))),
-            None => self.rule_allowed(approval.arguments.as_ref(), true),
-        }
+        self.ruling = Some(match (approval.answer(), &approval.arguments) {
+            (Some(outcome), _) => Ruling::Answered(Box::new(outcome)),
+            (None, None) => Ruling::Allowed { is_approved: true },
+            (None, Some(arguments)) => {
+                self.set_arguments(arguments);
+                // What hooks said was said of the arguments before.
+                self.hooked.retain(|ran| ran.point != HookPoint::BeforeTool);
+                Ruling::Changed
+            }
+        });
     }
 
     /// What an approval of the call is asked for, while it waits for one.
     pub(super) fn approval_request(&self) -> Option<&ApprovalRequest> {
         match &self.ruling {
             Some(Ruling::Asked(waiting)) if self.state == CallState::Pending => Some(&waiting.request),
-            Some(Ruling::Asked(_) | Ruling::Allowed { .. } | Ruling::Answered(_)) | None => None,
+            Some(Ruling::Asked(_) | Ruling::Allowed { .. } | Ruling::Changed | Ruling::Answered(_)) | None => None,
         }
     }
 
@@ -193,7 +207,7 @@ impl OpenCall {
     pub(super) fn approved_by(&self) -> &[Option<String>] {
         match &self.ruling {
             Some(Ruling::Asked(waiting)) => &waiting.approved_by,
-            Some(Ruling::Allowed { .. } | Ruling::Answered(_)) | None => &[],
+            Some(Ruling::Allowed { .. } | Ruling::Changed | Ruling::Answered(_)) | None => &[],
         }
     }
 
@@ -201,7 +215,7 @@ impl OpenCall {
     pub(super) fn decided_answer(&self) -> Option<&ToolOutcome> {
         match &self.ruling {
             Some(Ruling::Answered(outcome)) => Some(outcome),
-            Some(Ruling::Asked(_) | Ruling::Allowed { .. }) | None => None,
+            Some(Ruling::Asked(_) | Ruling::Allowed { .. } | Ruling::Changed) | None => None,
         }
     }
 

@@ -14,7 +14,9 @@ impl Run {
             )),
             Guarded::InputFlagged { .. } => {}
             Guarded::Triggered(triggered) => {
-                if triggered.tripwire && self.stop.is_none() {
+                // A run whose time is up may still ask its model for a closing answer.
+                let goes_on = self.stop.as_ref().is_none_or(|stop| stop.reason == StopReason::Timeout);
+                if triggered.tripwire && goes_on {
                     self.stop = Some(Box::new(Stop { reason: StopReason::Guardrail, error: None, short: None }));
                 }
                 self.found.push(triggered);
@@ -32,10 +34,15 @@ impl Run {
 
     /// Whether the log says already that this message fails this guardrail.
     #[must_use]
-    pub fn has_triggered(&self, name: &str, message: u32) -> bool {
-        let is_it =
-            |known: &Triggered| known.on == GuardPoint::Input && known.name == name && known.message == Some(message);
+    pub fn has_triggered(&self, name: &str, message: Option<u32>) -> bool {
+        let is_it = |known: &Triggered| known.on == GuardPoint::Input && known.name == name && known.message == message;
         self.found.triggered().any(is_it)
+    }
+
+    /// Whether a guardrail ended it for what users said last.
+    #[must_use]
+    pub fn refuses_input(&self) -> bool {
+        self.found.triggered().any(|triggered| triggered.tripwire && triggered.on == GuardPoint::Input)
     }
 
     /// Which guardrail ended the run, and why, in a sentence.

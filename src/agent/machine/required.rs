@@ -90,12 +90,18 @@ impl Run {
         self.calls.iter().find(|open| open.call.id == *call).map_or(&[], OpenCall::approved_by)
     }
 
-    /// The calls by which the model asks the user, if the run waits for nothing else.
+    /// The calls by which the model asks the user.
+    #[must_use]
+    pub fn asked(&self) -> Vec<CallId> {
+        let asks = |open: &&OpenCall| open.waits_for_caller() && open.executor == Executor::User;
+        self.calls.iter().filter(asks).map(|open| open.call.id.clone()).collect()
+    }
+
+    /// The same, if the run waits for nothing else.
     #[must_use]
     pub fn questions(&self) -> Vec<CallId> {
-        let waiting: Vec<&OpenCall> = self.calls.iter().filter(|open| open.waits_for_caller()).collect();
-        let asks = waiting.iter().all(|open| open.executor == Executor::User);
-        waiting.into_iter().filter(|_| asks).map(|open| open.call.id.clone()).collect()
+        let waits_for_more = |open: &OpenCall| open.waits_for_caller() && open.executor != Executor::User;
+        if self.calls.iter().any(waits_for_more) { Vec::new() } else { self.asked() }
     }
 
     /// What its last turn says, unless that it has nothing to say, and what it asks the user; while it waits for approvals
@@ -144,6 +150,12 @@ impl Run {
         self.needs_no_reader = true;
         let decided = self.calls.iter_mut().filter(|open| open.call.id == approval.call_id);
         decided.for_each(|open| open.resolve(approval));
+    }
+
+    /// Whether the call was approved with other arguments, which are to be judged.
+    #[must_use]
+    pub fn is_approved_otherwise(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|open| open.call.id == *call && open.is_approved_otherwise())
     }
 
     /// Whether the call is made with other arguments than the model wrote.

@@ -3,7 +3,6 @@
 use super::calls::{Executor, OpenCall};
 use super::{Run, Stop};
 use crate::types::guard::ResultBounds;
-use crate::types::question::{ASK_USER, Question};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::{CallEnding, FoundTool};
 use crate::types::{CallId, Effect, ErrorKind, RunError, StopReason, ToolCall, ToolOutcome};
@@ -70,7 +69,7 @@ impl Run {
         let is_own = self.spec.own_tools.iter().any(|tool| tool.name == call.name);
         let executor = match (is_clients, is_own) {
             (true, _) => Executor::Client,
-            (false, true) if asks_user(call) => Executor::User,
+            (false, true) if self.spec.question(&call.name, &call.arguments).is_some() => Executor::User,
             (false, true) => Executor::Run,
             (false, false) => Executor::Server,
         };
@@ -96,9 +95,4 @@ impl Run {
             _ => None,
         }
     }
-}
-
-/// Whether a call of a tool of the run asks the user. Without a question the model is told so by the run.
-fn asks_user(call: &ToolCall) -> bool {
-    call.name == ASK_USER && Question::read(&call.arguments).is_some()
 }

@@ -1,8 +1,10 @@
 //! What messages, answers and results of runs are held to.
 
+mod approved;
 mod asked;
 mod input;
 mod rails;
+mod said;
 
 use std::sync::Arc;
 

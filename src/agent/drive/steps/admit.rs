@@ -79,6 +79,10 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
         return Ok(Some(Judgement::Answered(outcome)));
     }
     let judgement = match (ask_policy(driver, call), hooks_ask) {
+        // These arguments are those of the decision that approved the call.
+        (Judgement::Allowed | Judgement::Asks(_), _) if driver.recorder.run().is_approved_otherwise(&call.id) => {
+            Judgement::Allowed
+        }
         (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), reason),
         // A hook loosens nothing that the policy says.
         (judgement, _) => judgement,

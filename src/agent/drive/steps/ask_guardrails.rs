@@ -13,6 +13,7 @@ use crate::agent::drive::judge::{WITHHELD, user_texts};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::judge_call::{Question, judge};
 use crate::failpoint;
+use crate::guard::plain::plain;
 use crate::hooks::delivery::{About, message_id};
 use crate::hooks::{HookFailure, Message, Text, What, Whose};
 use crate::types::conversation::Part;
@@ -51,10 +52,11 @@ pub async fn about_input(driver: &mut Driver) -> Result<bool, Exit> {
     for rail in asked_at(driver, GuardPoint::Input) {
         let run = driver.recorder.run();
         let after = run.judged_up_to(&rail.name);
-        let texts: Vec<(u32, String)> =
-            user_texts(run).filter(|(place, _)| after.is_none_or(|after| *place > after)).collect();
-        let Some((last, _)) = texts.last() else { continue };
-        let message = Some(*last);
+        let is_new = |place: Option<u32>| after.is_none_or(|after| place.is_some_and(|place| place > after));
+        let mut texts = user_texts(run, &driver.history);
+        texts.retain(|(place, _)| is_new(*place));
+        let Some((message, _)) = texts.last() else { continue };
+        let message = *message;
         let text = texts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n\n");
         let subject = Subject { on: GuardPoint::Input, step, text: &text, message, call: None, in_step: None };
         if ask(driver, &rail, &subject).await? != Ruling::Passed {
@@ -75,14 +77,15 @@ pub async fn about_output(driver: &mut Driver, text: &str, taken: Used) -> Resul
 /// Asks about the arguments of a call that is to be made.
 pub async fn about_arguments(driver: &mut Driver, call: &ToolCall) -> Result<Ruling, Exit> {
     let (on, step) = (GuardPoint::ToolArguments, driver.recorder.run().step());
-    let subject = Subject { on, step, text: &call.arguments, message: None, call: Some(call), in_step: None };
+    let text = plain(&call.arguments);
+    let subject = Subject { on, step, text: &text, message: None, call: Some(call), in_step: None };
     ask_all(driver, &subject).await
 }
 
 /// Asks about the result of a call; whether that ends the run. A result that does is withheld, and so is one that might have.
 pub async fn about_result(driver: &mut Driver, call: &ToolCall, outcome: &mut ToolOutcome) -> Result<bool, Exit> {
     let (on, step) = (GuardPoint::ToolResult, driver.recorder.run().step());
-    let text = outcome.text().into_owned();
+    let text = result_text(outcome);
     let subject = Subject { on, step, text: &text, message: None, call: Some(call), in_step: None };
     let ruling = ask_all(driver, &subject).await?;
     let may_trip = || asked_at(driver, on).iter().any(|rail| rail.tripwire);
@@ -94,6 +97,12 @@ pub async fn about_result(driver: &mut Driver, call: &ToolCall, outcome: &mut To
     outcome.parts = vec![Part::text(withheld)];
     (outcome.structured, outcome.is_error) = (None, true);
     Ok(true)
+}
+
+/// What is asked about a result: what the model is told, and the JSON beside it.
+fn result_text(outcome: &ToolOutcome) -> String {
+    let told = if outcome.parts.is_empty() { plain(&outcome.text()).into_owned() } else { outcome.text().into_owned() };
+    outcome.beside_text().map(|json| format!("{told}\n\n{}", plain(json))).unwrap_or(told)
 }
 
 /// Stores what a tool with side effects answered, so that a crash while guardrails are asked does not make its outcome unknown.

@@ -6,6 +6,7 @@
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::pending::given_up;
 use crate::agent::drive::steps::finish::finish;
+use crate::failpoint;
 use crate::types::StopReason;
 
 /// Lets the run wait without a driver, or gives up the calls whose time is up.
@@ -14,6 +15,7 @@ pub(in crate::agent::drive) async fn await_services(driver: &mut Driver) -> Resu
     if late.is_empty() {
         return finish(driver, StopReason::ToolPending).await;
     }
+    failpoint::hit("pending.before_give_up");
     driver.record_unless_told(late, |tx| tx).await?;
     Ok(())
 }

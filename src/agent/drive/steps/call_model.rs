@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::agent::context::turn::TurnBuffer;
+use crate::agent::context::turn::{TurnBuffer, WholeTurn};
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::judge::judge_input;
@@ -37,10 +37,10 @@ pub async fn call_model(
     if closing.is_none() && fall_back::leave_refused(driver) {
         return Ok(());
     }
-    if closing.is_none() && !judge_input(&mut driver.recorder) {
+    if !judge_input(&mut driver.recorder, &driver.history) {
         return Ok(());
     }
-    let asks = closing.is_none() && driver.recorder.run().guards().asks(GuardPoint::Input);
+    let asks = driver.recorder.run().guards().asks(GuardPoint::Input);
     if asks && !Box::pin(ask_guardrails::about_input(driver)).await? {
         return Ok(());
     }
@@ -173,15 +173,17 @@ async fn void_step(driver: &mut Driver, reserve: Reservation) -> Result<(), Exit
 }
 
 /// A turn that is whole, before it is recorded.
-struct WholeTurn {
+struct Unrecorded {
     turn: Turn,
     /// What is left of it to show.
     rest: Vec<Event>,
-    /// The guardrails that its text fails.
+    /// What it says to the user, if that is to be judged.
+    said: String,
+    /// The guardrails that this fails.
     triggered: Vec<Triggered>,
 }
 
-impl WholeTurn {
+impl Unrecorded {
     /// Queues the text that was held back, and what is to be told of it.
     fn show(self, driver: &mut Driver) -> Turn {
         for event in self.rest {
@@ -192,15 +194,14 @@ impl WholeTurn {
     }
 }
 
-/// Asks models and services about the text of a turn. If one of them ends the run, or the run stops before all have answered,
-/// nothing is left of the turn but what was shown.
-async fn judge_turn(driver: &mut Driver, buffer: &mut TurnBuffer, whole: &mut WholeTurn) -> Result<(), Exit> {
-    let text = whole.turn.text().into_owned();
-    if text.is_empty() || whole.triggered.iter().any(|triggered| triggered.tripwire) {
+/// Asks models and services about what a turn says to the user. If one of them ends the run, or the run stops before all have
+/// answered, nothing is left of the turn but what was shown.
+async fn judge_turn(driver: &mut Driver, buffer: &mut TurnBuffer, whole: &mut Unrecorded) -> Result<(), Exit> {
+    if whole.said.is_empty() || whole.triggered.iter().any(|triggered| triggered.tripwire) {
         return Ok(());
     }
     let taken = driver.recorder.run().model().price.used(&whole.turn.usage);
-    let ruling = ask_guardrails::about_output(driver, &text, taken).await?;
+    let ruling = ask_guardrails::about_output(driver, &whole.said, taken).await?;
     if ruling != Ruling::Passed && driver.recorder.run().guards().holds_answers() {
         whole.rest.clear();
         whole.turn.parts = buffer.take_shown();
@@ -219,14 +220,14 @@ fn finish_turn(
     reserve: Reservation,
     latency_ms: u64,
     closing: bool,
-) -> WholeTurn {
+) -> Unrecorded {
     if closing {
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let bytes = buffer.bytes().max(turn.bytes());
     let usage = believable(driver, reserve, turn.usage, bytes)
         .unwrap_or_else(|| arrived_usage(reserve, output_bound(driver, reserve, closing), bytes));
-    let (parts, rest, triggered) = buffer.finish(turn.parts, &turn.end);
+    let WholeTurn { parts, rest, said, triggered } = buffer.finish(turn.parts, &turn.end);
     let run = driver.recorder.run();
     let minted = run.calls_minted();
     let mut number = 0;
@@ -241,7 +242,7 @@ fn finish_turn(
     });
     let first_token_ms = buffer.first_token_ms();
     let turn = Turn { parts: parts.collect(), usage, end: turn.end, latency_ms, first_token_ms };
-    WholeTurn { turn, rest, triggered }
+    Unrecorded { turn, rest, said, triggered }
 }
 
 /// The usage that the upstream reports for an answer of so many bytes, unless it cannot be.

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::judge::may_tell;
 use crate::agent::drive::pending::accepted;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
@@ -319,11 +320,18 @@ fn leave_pending(driver: &mut Driver, call: &ToolCall, outcome: &ToolOutcome) {
     let now_ms = driver.recorder.store().now_ms();
     let accepted = accepted(driver.recorder.run(), call, outcome.latency_ms, now_ms, within);
     driver.recorder.queue(accepted);
+    failpoint::hit("pending.accepted");
 }
 
 /// Records the progress of a call.
-async fn report(driver: &mut Driver, open: &[ToolCall], call_id: CallId, progress: ToolProgress) -> Result<(), Exit> {
+async fn report(
+    driver: &mut Driver,
+    open: &[ToolCall],
+    call_id: CallId,
+    mut progress: ToolProgress,
+) -> Result<(), Exit> {
     let Some(call) = open.iter().find(|call| call.id == call_id) else { return Ok(()) };
+    progress.message.take_if(|message| !may_tell(driver.recorder.run(), message));
     let (step, name) = (driver.recorder.run().step(), call.name.clone());
     driver.recorder.record_with([Event::ToolProgress { step, call_id, name, progress }], |tx| tx).await?;
     Ok(())

@@ -4,6 +4,7 @@
 use futures_util::future::try_join_all;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::judge::left_to_session;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::claim;
 use crate::agent::ledger::commits::{self, Ending};
@@ -142,7 +143,7 @@ async fn record_end(
 ) -> Result<Option<RunId>, CommitError> {
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
     let (spec, leg) = (run.spec().clone(), run.leg());
-    let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
+    let messages = (!lost).then(|| if leaves_messages(run, outcome) { left_to_session(run) } else { Vec::new() });
     // The day on which a run is counted goes by it.
     let at_ms = driver.recorder.store().now_ms();
     let (commands_seen, counted, retention) = (driver.commands_seen, driver.counted, driver.retention);

@@ -21,7 +21,7 @@ use crate::types::guard::{
     GuardPoint, Guarded, Guardrail, GuardrailRule, Guards, Judged, ModelJudge, Severity, Verdict,
 };
 use crate::types::hook::HookPoint;
-use crate::types::{Event, Price, Record, RunStatus, StopReason};
+use crate::types::{Event, Price, Record, RunStatus, SessionId, StopReason};
 
 const PROMPT: &str = "FAIL what tells of secrets.";
 /// What judges whether a text says `secret`.
@@ -281,6 +281,39 @@ async fn users_words_are_judged_once_and_new_ones_again() {
     assert_eq!((outcome(&records).status(), verdicts(&records)), (RunStatus::Completed, vec![Verdict::Pass; 2]));
     let asked: Vec<_> = agent.spares[0].requests.lock().iter().map(|asked| joined(&asked.conversation)).collect();
     assert!(asked[0].contains("<text>\\none\\n") && asked[1].contains("<text>\\ntwo\\n"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_judged_before_its_run_ended_is_judged_with_the_next() {
+    let slow = Say::Late(5_000, Box::new(Say::Text(&["PASS"])));
+    let agent = asking(vec![Say::Text(&["ok"])], slow, vec![by_model(GuardPoint::Input)]).begin();
+    let of_session = |text: &str| NewRun { session: SessionId::parse("s"), ..saying(text) };
+    let started = agent.start(of_session("one"), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    agent.runs().cancel(&request().tenant, &started.head.id).await.unwrap();
+    assert_eq!(verdicts(&watch(started).await), [Verdict::Dropped]);
+    for (text, judged) in [("two", "<text>\\none\\n\\ntwo\\n"), ("three", "<text>\\nthree\\n")] {
+        let records = watch(agent.start(of_session(text), None).await.unwrap()).await;
+        assert_eq!((outcome(&records).status(), verdicts(&records)), (RunStatus::Completed, vec![Verdict::Pass]));
+        let asked = joined(&agent.spares[0].requests.lock().last().unwrap().conversation);
+        assert!(asked.contains(judged), "{asked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_not_asked_before_its_judge_has_let_it_pass() {
+    const ASKS: &str = r#"{"question":"Which?","options":["my secret"]}"#;
+    for (verdict, reason) in [("FAIL", StopReason::Guardrail), ("PASS", StopReason::AskUser)] {
+        let turns = vec![Say::Calls("", vec![("ask_user", ASKS)])];
+        let said = if verdict == "FAIL" { Say::Text(&["FAIL"]) } else { Say::Text(&["PASS"]) };
+        let agent = asking(turns, said, vec![by_model(GuardPoint::Output)]).begin();
+        let tools = Some(vec!["*".to_owned(), "ask_user".to_owned()]);
+        let records = watch(agent.start(NewRun { tools, ..request() }, None).await.unwrap()).await;
+        assert_eq!(outcome(&records).reason, reason);
+        let asked = joined(&agent.spares[0].requests.lock()[0].conversation);
+        assert!(asked.contains("Which?\\n- my secret"), "{asked}");
+        assert_eq!(serde_json::to_string(&records).unwrap().contains("secret"), reason == StopReason::AskUser);
+    }
 }
 
 #[tokio::test]

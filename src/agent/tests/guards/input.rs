@@ -2,7 +2,7 @@
 
 use super::super::support::{Say, TestAgent, outcome, watch};
 use super::{guarded, saying};
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::{NewRun, Started};
 use crate::llm::openai::messages::joined;
 use crate::types::guard::{Guarded, Guards, InputMode, InputPattern};
@@ -32,7 +32,7 @@ async fn a_strict_guard_refuses_a_message_before_anything_happens() {
         .begin();
     let session = SessionId::parse("s");
     let refused = agent.start(NewRun { session: session.clone(), ..saying(INJECTED) }, None).await;
-    assert!(matches!(refused, Err(StartError::InputBlocked { place: 0, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StartError::Blocked { field: Field::Message(0), .. })), "{refused:?}");
     assert!(agent.model.requests.lock().is_empty());
     let started: Started = agent.start(NewRun { session, ..saying("hello") }, None).await.unwrap();
     let run = started.head.id.clone();

@@ -10,11 +10,11 @@ fn rail(on: GuardPoint, pattern: &str, tripwire: bool) -> Guardrail {
     Guardrail { name: "no-secrets".into(), on, rule, tripwire, severity: Severity::High }
 }
 
-fn railed(on: GuardPoint, pattern: &str, tripwire: bool) -> Guards {
+pub(super) fn railed(on: GuardPoint, pattern: &str, tripwire: bool) -> Guards {
     Guards { guardrails: vec![rail(on, pattern, tripwire)], ..Guards::default() }
 }
 
-fn triggered(records: &[Record]) -> Vec<(String, bool)> {
+pub(super) fn triggered(records: &[Record]) -> Vec<(String, bool)> {
     let triggered = guarded(records).into_iter().filter_map(|guarded| match guarded {
         Guarded::Triggered(triggered) => Some((triggered.on.as_str().to_owned(), triggered.tripwire)),
         _ => None,

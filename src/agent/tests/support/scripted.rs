@@ -10,8 +10,10 @@ use parking_lot::Mutex;
 
 use crate::llm::offered::OfferedModel;
 use crate::llm::openai::messages::parts;
-use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn, Spent};
-use crate::types::conversation::Part;
+use crate::llm::{
+    Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn, Spent,
+};
+use crate::types::conversation::{Part, PartKind};
 use crate::types::tool::WrittenCalls;
 use crate::types::{CallId, Conversation, Role, TurnEnd, Usage};
 
@@ -22,6 +24,8 @@ pub(in crate::agent::tests) enum Say {
     Text(&'static [&'static str]),
     /// Calls tools, after some text.
     Calls(&'static str, Vec<(&'static str, &'static str)>),
+    /// Declines in these pieces.
+    Declines(&'static [&'static str]),
     /// Streams the pieces and breaks off.
     Break(&'static [&'static str]),
     /// Streams the pieces, then nothing more.
@@ -76,6 +80,13 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
+            Self::Declines(pieces) => {
+                let parts = vec![ModelPart::Part(PartKind::Refusal(pieces.concat()).into())];
+                let usage = Some(Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() });
+                let turn = Delta::Finished(Box::new(ModelTurn { parts, usage, end: TurnEnd::Stop }));
+                let said = pieces.iter().map(|piece| Delta::Refusal((*piece).into()));
+                return said.chain([turn]).map(Ok).collect();
+            }
             Self::Late(_, later) => return later.deltas(closing),
             Self::Refused | Self::Writes(..) => return Vec::new(),
             Self::Pauses => {
@@ -103,6 +114,7 @@ impl Say {
             | Self::Unmetered(..)
             | Self::Boasts(..)
             | Self::Silent
+            | Self::Declines(_)
             | Self::Refused
             | Self::Pauses
             | Self::Writes(..)
@@ -205,6 +217,7 @@ impl Scripted {
             | Say::Written(_)
             | Say::Unmetered(..)
             | Say::Boasts(..)
+            | Say::Declines(_)
             | Say::Late(..)
             | Say::Panic => {}
         }
