@@ -13,7 +13,7 @@ use crate::types::guard::{GuardPoint, Guardrail, GuardrailRule};
 const BLOCK: usize = 64;
 
 /// Holds a text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hold {
     /// The guardrails whose tripwire ends the text.
     rails: Vec<Guardrail>,

@@ -88,7 +88,9 @@ impl Stage {
         within("the run to end", async {
             loop {
                 let found = self.server.get(&format!("/v1/runs/{run}")).await.ok();
-                if !["queued", "in_progress", "requires_action"].contains(&found["status"].as_str().expect("it has one")) {
+                if !["queued", "in_progress", "requires_action"]
+                    .contains(&found["status"].as_str().expect("it has one"))
+                {
                     return found;
                 }
                 if service == Service::Answers {
@@ -128,8 +130,11 @@ async fn check(stage: &Stage, point: &str, effect: &str, service: Service) {
     }
     let told = stage.upstream.requests().pop().expect("the model was asked");
     let messages = told["messages"].as_array().expect("there are some");
-    let results: Vec<&str> =
-        messages.iter().filter(|message| message["role"] == "tool").filter_map(|message| message["content"].as_str()).collect();
+    let results: Vec<&str> = messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .filter_map(|message| message["content"].as_str())
+        .collect();
     let [result] = results[..] else { panic!("{point}: one call has the results {results:?}") };
     if service == Service::Forgets {
         assert!(result.contains("did not answer within"), "{point}: {result}");

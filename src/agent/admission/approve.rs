@@ -195,7 +195,8 @@ impl Decider<'_> {
     fn check_guardrails(&self, point: GuardPoint, text: &str, field: Field) -> Result<(), StartError> {
         let mut failed = failed(&self.run.guards().guardrails, point, &[text]);
         let Some(Guardrail { name, rule, .. }) = failed.find(|rail| rail.tripwire) else { return Ok(()) };
-        let message = format!("the guardrail {name:?} refuses this: {}; send something else, or none", rule.objection());
+        let message =
+            format!("the guardrail {name:?} refuses this: {}; send something else, or none", rule.objection());
         Err(StartError::Blocked { field, message })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::agent::context::screen::{refusal, refused, screen};
 use crate::agent::error::{Field, StartError};
 use crate::agent::request::GuardsPatch;
-use crate::types::{CallId, Message};
 use crate::types::guard::{Guarded, Guards};
+use crate::types::{CallId, Message};
 
 /// Screens messages that stand in a request from this place on, and answer what a model asked by these calls. Returns what the
 /// log is to tell.

@@ -79,7 +79,8 @@ fn texts(message: &Message) -> String {
 
 /// Whether a message is the result of one of these calls.
 fn answers(message: &Message, asked: &[CallId]) -> bool {
-    let is_of = |parts: &Parts| parts.list.iter().filter_map(Part::as_result).any(|result| asked.contains(&result.call));
+    let is_of =
+        |parts: &Parts| parts.list.iter().filter_map(Part::as_result).any(|result| asked.contains(&result.call));
     !asked.is_empty() && message_parts(message).is_ok_and(|parts| is_of(&parts))
 }
 

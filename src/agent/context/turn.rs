@@ -88,8 +88,8 @@ impl TurnBuffer {
     ) -> Self {
         let spec = run.spec();
         let rules = spec.guards.output.of_answer(spec.options.sampling.asks_for_json());
-        let hold = || Hold::new(&spec.guards.guardrails);
-        let holds = hold().zip(hold()).map(|(text, refusal)| Box::new(Holds { text, refusal }));
+        let hold = Hold::new(&spec.guards.guardrails);
+        let holds = hold.map(|hold| Box::new(Holds { text: hold.clone(), refusal: hold }));
         // The arguments of a question are words to the user.
         let holds_questions = holds.is_some() && spec.may_ask_user();
         Self {
@@ -139,10 +139,7 @@ impl TurnBuffer {
             }
             Delta::Refusal(text) => {
                 self.bytes += text.len();
-                let text = match &mut self.holds {
-                    Some(holds) => holds.refusal.push(&text),
-                    None => text,
-                };
+                let text = released_refusal(&mut self.holds, text);
                 keep_refusal(&mut self.parts, &text);
                 if !text.is_empty() {
                     emit(&mut self.news, Event::RefusalDelta { step, text });
@@ -331,6 +328,14 @@ fn said_to_user(turn: &[ModelPart], spec: &RunSpec) -> Vec<String> {
 fn released(holds: &mut Option<Box<Holds>>, text: String) -> String {
     match holds {
         Some(holds) => holds.text.push(&text),
+        None => text,
+    }
+}
+
+/// The same of a text in which the model declines.
+fn released_refusal(holds: &mut Option<Box<Holds>>, text: String) -> String {
+    match holds {
+        Some(holds) => holds.refusal.push(&text),
         None => text,
     }
 }

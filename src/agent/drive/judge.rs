@@ -83,7 +83,10 @@ fn last_said(run: &Run) -> Option<usize> {
 fn questions(run: &Run, message: &Message) -> Vec<CallId> {
     let Some(parts) = message_parts(message).ok().filter(|_| run.spec().may_ask_user()) else { return Vec::new() };
     let calls = parts.list.iter().filter_map(Part::as_call);
-    calls.filter(|call| run.spec().question(&call.name, &call.arguments).is_some()).map(|call| call.id.clone()).collect()
+    calls
+        .filter(|call| run.spec().question(&call.name, &call.arguments).is_some())
+        .map(|call| call.id.clone())
+        .collect()
 }
 
 /// What a user says in a message, or answers in it to what was asked by these calls; `None` if the message is no user's.

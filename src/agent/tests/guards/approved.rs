@@ -35,7 +35,8 @@ fn service() -> Guards {
 
 /// What says nothing against a call, unless this is in it.
 fn moderation(pattern: &str) -> HookConfig {
-    let script = format!(r#"if grep -q '{pattern}'; then echo '{{"verdict":"fail"}}'; else echo '{{"verdict":"pass"}}'; fi"#);
+    let script =
+        format!(r#"if grep -q '{pattern}'; then echo '{{"verdict":"fail"}}'; else echo '{{"verdict":"pass"}}'; fi"#);
     hook("moderation", HookPoint::Guardrail, program(&script))
 }
 

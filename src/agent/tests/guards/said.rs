@@ -78,8 +78,7 @@ async fn what_a_model_declines_with_is_held_and_judged() {
         "11111 and more text follows here, ",
         "enough for it to be shown if it were not held, so long is it",
     ];
-    let agent =
-        |guards| TestAgent::builder().turns(vec![Say::Declines(SAID)]).guards(guards).begin();
+    let agent = |guards| TestAgent::builder().turns(vec![Say::Declines(SAID)]).guards(guards).begin();
     let records = play(&agent(railed(GuardPoint::Output, NUMBER, true)), request()).await;
     let stopped = outcome(&records);
     assert_eq!((stopped.reason, triggered(&records).len()), (StopReason::Guardrail, 1));
@@ -170,7 +169,8 @@ async fn asked(guards: Guards) -> (TestAgent, NewRun) {
     let waits = outcome(&play(&agent, says("hello")).await);
     assert_eq!(waits.reason, StopReason::AskUser);
     let call = waits.required_calls[0].call.id.clone();
-    let answer = NewRun { run: call.run(), answered: vec![call.clone()], ..may_ask(vec![Message::tool(&call, "my secret")]) };
+    let answer =
+        NewRun { run: call.run(), answered: vec![call.clone()], ..may_ask(vec![Message::tool(&call, "my secret")]) };
     (agent, answer)
 }
 

@@ -80,13 +80,7 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
-            Self::Declines(pieces) => {
-                let parts = vec![ModelPart::Part(PartKind::Refusal(pieces.concat()).into())];
-                let usage = Some(Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() });
-                let turn = Delta::Finished(Box::new(ModelTurn { parts, usage, end: TurnEnd::Stop }));
-                let said = pieces.iter().map(|piece| Delta::Refusal((*piece).into()));
-                return said.chain([turn]).map(Ok).collect();
-            }
+            Self::Declines(pieces) => return declined(pieces),
             Self::Late(_, later) => return later.deltas(closing),
             Self::Refused | Self::Writes(..) => return Vec::new(),
             Self::Pauses => {
@@ -123,6 +117,14 @@ impl Say {
         }
         deltas
     }
+}
+
+/// A turn in which the model declines.
+fn declined(pieces: &[&str]) -> Vec<Result<Delta, ModelError>> {
+    let parts = vec![ModelPart::Part(PartKind::Refusal(pieces.concat()).into())];
+    let usage = Some(Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() });
+    let turn = Delta::Finished(Box::new(ModelTurn { parts, usage, end: TurnEnd::Stop }));
+    pieces.iter().map(|piece| Delta::Refusal((*piece).into())).chain([turn]).map(Ok).collect()
 }
 
 /// The end of a turn.
