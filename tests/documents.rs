@@ -106,6 +106,8 @@ fn differences(shown: &Value, real: &Value, path: &str) -> Vec<String> {
 async fn the_stream_of_the_readme_is_that_of_a_server() {
     let files = texts();
     let (_, page) = files.iter().find(|(path, _)| path == "README.md").expect("the page is there");
+    // The model is a variable of the reader's shell.
+    let page = &page.replace("'$MODEL'", "demo");
     let request = page.split("-d '").nth(1).and_then(|rest| rest.split('\'').next()).expect("a request is shown");
     let request: Value = serde_json::from_str(request).expect("the request is JSON");
     let server = TestServer::start("[upstreams.demo]\nkind = \"demo\"\n").await;

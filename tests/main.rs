@@ -17,6 +17,7 @@ mod documents;
 mod durability;
 mod egress;
 mod encryption;
+mod examples;
 mod fallbacks;
 mod faults;
 mod gemini;

@@ -63,7 +63,7 @@ async fn seen(mut command: Command, case: &str, url: &str, server: &TestServer) 
 }
 
 /// What `scripts/test` has installed, by the variable that names it or at its usual place.
-fn installed(variable: &str, path: &str) -> PathBuf {
+pub(crate) fn installed(variable: &str, path: &str) -> PathBuf {
     let usual = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("sdk").join(path);
     let path = std::env::var_os(variable).map_or_else(usual, PathBuf::from);
     let found = path.exists();
@@ -71,7 +71,7 @@ fn installed(variable: &str, path: &str) -> PathBuf {
     path
 }
 
-fn script(name: &str) -> PathBuf {
+pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 

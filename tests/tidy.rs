@@ -1,5 +1,6 @@
 //! Holds the repository to its conventions: which part may know which, and what every file looks like.
 
+mod links;
 mod modules;
 mod parity;
 mod source;

@@ -1,0 +1,326 @@
+//! The programs and pages of `examples/`, as their readers run them: against the real server with its demo model.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use reqwest::header::{HeaderMap, SET_COOKIE};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::sdk::{installed, script};
+use crate::support::server::loopgate;
+use crate::support::{Gate, Proxy, Reply, TestServer, Upstream, within};
+
+const DEMO: &str = "[upstreams.demo]\nkind = \"demo\"\n";
+
+fn example(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(path)
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(example(path)).unwrap_or_else(|error| panic!("examples/{path}: {error}"))
+}
+
+/// A directory with what is in one of the examples', and the packages of `tests/sdk` for Node.
+fn copied(of: &str) -> TempDir {
+    let directory = tempdir().expect("a directory can be made");
+    for entry in fs::read_dir(example(of)).expect("the examples are there") {
+        let file = entry.expect("it can be listed").path();
+        fs::copy(&file, directory.path().join(file.file_name().unwrap_or_default())).expect("it can be copied");
+    }
+    let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
+    symlink(modules, directory.path().join("node_modules")).expect("it can be linked to");
+    directory
+}
+
+/// What a program prints that asks the server at `url`, once it has ended well.
+async fn printed(mut command: Command, url: &str) -> String {
+    command.env("LOOPGATE_URL", url).env_remove("LOOPGATE_KEY").env_remove("MODEL");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let done = within("the example to end", command.output()).await.expect("it starts");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{command:?}:\n{said}{}", String::from_utf8_lossy(&done.stderr));
+    said
+}
+
+/// A program that goes on until it is dropped, and the lines that it prints.
+struct Service {
+    lines: Lines<BufReader<ChildStdout>>,
+    /// The address of its first line.
+    url: String,
+    _process: Child,
+}
+
+impl Service {
+    async fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        let first = within("the service to listen", lines.next_line()).await.expect("it can be read");
+        let first = first.expect("it says where it listens");
+        let url = first.strip_prefix("listening on ").unwrap_or_else(|| panic!("no address: {first}")).to_owned();
+        Self { lines, url, _process: process }
+    }
+
+    async fn line(&mut self) -> String {
+        within("a line", self.lines.next_line()).await.expect("it can be read").expect("it goes on")
+    }
+}
+
+fn python() -> Command {
+    Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"))
+}
+
+#[tokio::test]
+async fn the_example_for_curl_shows_what_it_says() {
+    let server = TestServer::start(DEMO).await;
+    let mut command = Command::new("bash");
+    command.arg(example("curl.sh"));
+    let said = printed(command, server.url()).await;
+    for shown in [
+        r#""content":"[demo model] 1234 * 5678 = 7006652.""#,
+        "event: tool.result",
+        r#""content":"[demo model] Your name is Ada.""#,
+        r#"{"index":3,"message":{"role": "user", "content": "What is my name?"}}"#,
+        r#""status":"queued""#,
+    ] {
+        assert!(said.contains(shown), "it lacks {shown}:\n{said}");
+    }
+    // Both the stream and the run in the background are read to their ends.
+    assert_eq!(said.matches("event: run.completed\n").count(), 2, "{said}");
+    let after = said.rsplit("# … and what came after event 4\n").next().unwrap_or_default();
+    assert!(after.starts_with("id: 5\nid: 6\n"), "{after}");
+}
+
+#[tokio::test]
+async fn the_examples_for_python_show_what_they_say() {
+    let server = TestServer::start(DEMO).await;
+    let stream = "-> calculator {'expression': '1234 * 5678'}\n<- 7006652\n[demo model] 1234 * 5678 = 7006652.\n";
+    let session = "[demo model] Nice to meet you, Ada.\n[demo model] Your name is Ada.\n\
+                   1 user My name is Ada.\n2 assistant [demo model] Nice to meet you, Ada.\n\
+                   3 user What is my name?\n4 assistant [demo model] Your name is Ada.\n";
+    let tool = "calling get_weather {'city': 'Oslo'}\n[demo model] get_weather says: 7 °C and rain in Oslo\n";
+    for (name, expected) in [("stream.py", stream), ("session.py", session), ("client_tool.py", tool)] {
+        let mut command = python();
+        command.arg(example("python").join(name));
+        assert_eq!(printed(command, server.url()).await, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_examples_for_node_show_what_they_say() {
+    let server = TestServer::start(DEMO).await;
+    let directory = copied("node");
+    let stream = "-> calculator {\"expression\":\"1234 * 5678\"}\n<- 7006652\n[demo model] 1234 * 5678 = 7006652.\n";
+    let tool = "calling get_weather {\"city\": \"Oslo\"}\n[demo model] get_weather says: 7 °C and rain in Oslo\n";
+    for (name, expected) in [("stream.mjs", stream), ("client_tool.mjs", tool)] {
+        let mut command = Command::new("node");
+        command.arg(directory.path().join(name));
+        assert_eq!(printed(command, server.url()).await, expected, "{name}");
+    }
+}
+
+/// What a page of `examples/web` shows when it is loaded, and when it is loaded again.
+async fn shown(page: &str, happens: &str, url: &str, model: &str) -> [Value; 2] {
+    let directory = copied("web");
+    let mut command = Command::new("node");
+    command.arg(script("page.mjs")).arg(directory.path()).args([page, happens]);
+    command.arg(format!("?url={url}&model={model}"));
+    let said = printed(command, url).await;
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[tokio::test]
+async fn a_page_with_fetch_shows_a_run_and_shows_it_again_after_a_reload() {
+    let server = TestServer::start(DEMO).await;
+    let [first, second] = shown("fetch.html", "form,submit", server.url(), "demo").await;
+    assert_eq!(first["answer"], "[demo model] I counted to 12: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.");
+    let log = first["log"].as_array().expect("it is a list");
+    assert_eq!(
+        (&log[0], &log[2], &log[3]),
+        (&json!("1 run.started"), &json!("3 tool.call calculator"), &json!("4 tool.result calculator 1"))
+    );
+    assert_eq!(first, second);
+    let runs = server.get("/v1/runs").await.ok();
+    assert_eq!(runs["data"].as_array().map(Vec::len), Some(1), "the reload began another run: {runs}");
+}
+
+/// The connection breaks in the middle of the answer. The page reads on, and shows each piece once.
+#[tokio::test]
+async fn a_page_with_fetch_reads_on_where_its_connection_broke() {
+    let gate = Gate::new();
+    let answer = Reply::stream().text("Hel").gate(&gate).text("lo").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([answer]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
+    let url = proxy.url();
+    let fault = async {
+        gate.reached().await;
+        proxy.cut();
+        proxy.accepted(2).await;
+        gate.open();
+    };
+    let ([first, second], ()) = tokio::join!(shown("fetch.html", "form,submit", &url, "test"), fault);
+    assert_eq!(first["answer"], "Hello");
+    assert_eq!(first, second);
+    assert_eq!(upstream.requests().len(), 1, "the run was started twice");
+}
+
+#[tokio::test]
+async fn a_page_with_eventsource_shows_a_run() {
+    let server = TestServer::start(DEMO).await;
+    let [first, _] = shown("eventsource.html", "ask,click", server.url(), "demo").await;
+    assert_eq!(first["answer"], "[demo model] 1234 * 5678 = 7006652.");
+    let names = first["log"].as_array().into_iter().flatten().filter_map(|line| line.as_str()?.split(' ').nth(1));
+    assert_eq!(names.collect::<Vec<_>>(), ["run.started", "tool.call", "tool.result", "run.completed"]);
+}
+
+/// The helper's types stand in its comments, and hold.
+#[tokio::test]
+async fn the_helper_for_pages_is_typed() {
+    let directory = copied("web");
+    let mut command = Command::new("node");
+    command.arg(directory.path().join("node_modules/typescript/bin/tsc"));
+    command.args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022", "--module", "es2022"]);
+    command.args(["--lib", "es2022,dom", "--types", ""]).arg(directory.path().join("loopgate.js"));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let done = tokio::time::timeout(std::time::Duration::from_secs(120), command.output()).await;
+    let done = done.expect("the compiler ends").expect("it starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
+#[tokio::test]
+async fn the_backend_for_pages_adds_the_key_and_keeps_visitors_apart() {
+    let config = format!("{DEMO}[keys.web]\nkey_env = \"WEB_KEY\"\n");
+    let server = TestServer::builder(&config).env("WEB_KEY", "lg_web").start().await;
+    let mut command = Command::new("node");
+    command.arg(example("web/backend.mjs"));
+    command.envs([("PORT", "0"), ("LOOPGATE_KEY", "lg_web"), ("LOOPGATE_URL", server.url())]);
+    let backend = Service::start(command).await;
+    let client = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
+    let get = async |path: &str, cookie: &str| {
+        let request = client.get(format!("{}{path}", backend.url)).header("cookie", cookie);
+        within("an answer", request.send()).await.expect("it answers")
+    };
+    let page = get("/fetch.html", "").await;
+    assert_eq!(page.status(), 200);
+    let cookie = cookie(page.headers());
+
+    let body = json!({"model": "demo", "stream": true, "messages": [{"role": "user", "content": "What is 6 * 7?"}]});
+    let request = client.post(format!("{}/v1/agent/completions", backend.url)).header("cookie", &cookie);
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    let answer = within("an answer", request.send()).await.expect("it answers");
+    let run = answer.headers()["x-loopgate-run-id"].to_str().expect("it is text").to_owned();
+    let stream = within("the stream", answer.text()).await.expect("it is whole");
+    assert!(stream.contains("event: tool.result") && stream.ends_with("data: [DONE]\n\n"), "{stream}");
+
+    let events = format!("/v1/runs/{run}/events");
+    let again = within("the events", get(&events, &cookie).await.text()).await.expect("they are whole");
+    assert_eq!(again, stream);
+    assert_eq!(get(&events, "visitor=another").await.status(), 404);
+    assert_eq!(get("/v1/sessions", &cookie).await.status(), 404);
+    assert_eq!(get("/backend.mjs", &cookie).await.status(), 404);
+}
+
+fn cookie(headers: &HeaderMap) -> String {
+    let cookie = headers[SET_COOKIE].to_str().expect("it is text");
+    cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_three_tools_are_called_as_their_service_expects() {
+    let mut command = Command::new("python3");
+    command.arg(example("tools/service.py")).args(["--port", "0"]);
+    let mut service = Service::start(command).await;
+    let config = text("tools/loopgate.toml").replace("http://127.0.0.1:9000", &service.url);
+    let server = TestServer::start(&config).await;
+    for (question, answer, request) in [
+        (
+            r#"Call weather with {"city": "New York"}"#,
+            r#"weather says: {"city": "New York", "celsius": 7, "sky": "rain"}"#,
+            "GET /weather?city=New%20York of run_",
+        ),
+        (
+            r#"Call stock with {"sku": "boots"}"#,
+            r#"stock says: HTTP 404 Not Found: {"error": "no boots here", "skus": ["raincoat", "umbrella"]}"#,
+            "GET /stock/boots of run_",
+        ),
+        (
+            r#"Call order with {"sku": "umbrella", "count": 2}"#,
+            r#"order says: {"order": "O-1", "#,
+            "POST /orders of run_",
+        ),
+        (
+            r#"Call order with {"sku": "raincoat", "count": 4}"#,
+            r#"order says: HTTP 409 Conflict: {"error": "not enough in stock", "in_stock": 3}"#,
+            "POST /orders of run_",
+        ),
+    ] {
+        let body = json!({"model": "demo", "messages": [{"role": "user", "content": question}]});
+        let said = server.post("/v1/agent/completions", &body).await.ok();
+        let said = said["choices"][0]["message"]["content"].as_str().unwrap_or_default();
+        assert!(said.contains(answer), "{question}: {said}");
+        let line = service.line().await;
+        assert!(line.starts_with(request), "{question}: {line}");
+    }
+    // What does not fit the schema does not reach the service.
+    let question = r#"Call order with {"sku": "umbrella", "count": 200}"#;
+    let body = json!({"model": "demo", "messages": [{"role": "user", "content": question}]});
+    let said = server.post("/v1/agent/completions", &body).await.ok();
+    assert!(
+        said["choices"][0]["message"]["content"].as_str().is_some_and(|said| said.contains("do not fit its schema")),
+        "{said}"
+    );
+}
+
+/// The services, files and variables of `compose.yaml` that others of them name are there; the replicas take their configuration, and
+/// `HAProxy` takes its own.
+#[tokio::test]
+async fn the_compose_file_fits_what_it_starts() {
+    let compose: Value = serde_saphyr::from_str(&text("compose.yaml")).expect("it is YAML");
+    let services = compose["services"].as_object().expect("there are services");
+    let names: BTreeSet<&str> = services.keys().map(String::as_str).collect();
+    assert_eq!(names, BTreeSet::from(["haproxy", "loopgate-1", "loopgate-2", "loopgate-3", "redis"]));
+    for service in services.values() {
+        for needed in service["depends_on"].as_array().into_iter().flatten() {
+            assert!(names.contains(needed.as_str().unwrap_or_default()), "there is no service {needed}");
+        }
+        for volume in service["volumes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let (from, _) = volume.split_once(':').expect("it has a place");
+            let is_there =
+                if from.starts_with('.') { example(from).exists() } else { compose["volumes"].get(from).is_some() };
+            assert!(is_there, "there is no {from}");
+        }
+    }
+
+    let balancer = services["haproxy"]["environment"].as_object().expect("it has variables");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/haproxy.cfg");
+    let known = fs::read_to_string(&file).expect("it is there");
+    let mut check = Command::new("haproxy");
+    check.args(["-c", "-f"]).arg(&file);
+    for (name, value) in balancer {
+        assert!(known.contains(&format!("\"${{{name}-")), "docs/haproxy.cfg does not know {name}");
+        let value = value.as_str().expect("it is a string");
+        let (host, port) = value.split_once(':').expect("it is an address");
+        assert!(name == "LOOPGATE_BIND" || (names.contains(host) && port == "8080"), "{name} is {value}");
+        // The names are known among the containers only.
+        check.env(name, format!("127.0.0.1:{port}"));
+    }
+    let checked = within("the check", check.output()).await.expect("haproxy is there: scripts/test installs it");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+
+    let replica = services["loopgate-1"]["environment"].as_object().expect("it has variables");
+    let mut check = loopgate(&example("."));
+    check.args(["check-config", "--config", "compose.toml", "--listen", "0.0.0.0:8080"]);
+    for name in replica.keys() {
+        check.env(name, if name == "LOOPGATE_STORE" { "redis://redis" } else { "some-secret" });
+    }
+    let checked = within("the check", check.output()).await.expect("it starts");
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && said.contains("1 key"), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+}
