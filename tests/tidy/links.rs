@@ -66,11 +66,17 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// The links of a page to what is not elsewhere, each with its line.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
+    let mut is_code = false;
     for (number, line) in lines(text) {
-        // Every second piece is code. A link's text may be code, its address is not.
-        for piece in line.split('`').step_by(2) {
+        // Code goes on over lines, and ends with its paragraph, item or row.
+        let begun = line.trim_start();
+        is_code &= !(begun.is_empty() || begun.starts_with(['|', '#']) || begun.starts_with("- "));
+        for (place, piece) in line.split('`').enumerate() {
+            is_code ^= place > 0;
+            // A link's text may be code, its address is not.
             let links = piece.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-            found.extend(links.filter(|link| !link.contains(':') && !link.is_empty()).map(|link| (number, link)));
+            let ours = links.filter(|link| !is_code && !link.contains(':') && !link.is_empty());
+            found.extend(ours.map(|link| (number, link)));
         }
     }
     found
@@ -86,7 +92,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
 #[test]
 fn a_link_that_leads_nowhere_is_found() {
     let page = "# The way in\n\n[a](b.md) [b](b.md#one-two) [c](#the-way-in) [d](../src/lib.rs) [e](https://x.y/z) [f](more)\n\
-                [g](c.md)\n[`h`](b.md#three) [i](#out)\n```\n[j](no.md)\n```\n`[k](no.md)` [l](../../x)\n";
+                [g](c.md)\n[`h`](b.md#three) [i](#out)\n```\n[j](no.md)\n```\n`[k](no.md)` [l](../../x) `one\n\
+                two [m](no.md)` [n](no.md)\n\n[o](b.md)\n";
     let files = BTreeMap::from([
         ("docs/a.md", page),
         ("docs/b.md", "## One, `two`\n```\n# three\n```\n"),
@@ -98,6 +105,7 @@ fn a_link_that_leads_nowhere_is_found() {
         "docs/a.md:5: b.md#three: the page has no such heading",
         "docs/a.md:5: #out: the page has no such heading",
         "docs/a.md:9: ../../x: there is no such file",
+        "docs/a.md:10: no.md: there is no such file",
     ];
     assert_eq!(dead("docs/a.md", page, &files), expected);
 }
