@@ -131,3 +131,31 @@ fn what_is_shown_and_is_not_so_is_found() {
     let found = differences(&shown[0], &real, "");
     assert_eq!(found, ["/b: \"1\"", "/c/d: not there", "/f/g: not shown"]);
 }
+
+/// The paths and events of the description that the page about the API does not speak of.
+fn unexplained(description: &Value, page: &str) -> Vec<String> {
+    let paths = description["paths"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
+    let schemas = description["components"]["schemas"].as_object().into_iter().flatten();
+    let types = schemas.map(|(_, schema)| &schema["properties"]["type"]);
+    let names = types.flat_map(|kind| kind["enum"].as_array().into_iter().flatten().chain(kind.get("const")));
+    let events = names.filter_map(Value::as_str).filter(|name| name.contains('.')).map(|name| format!("`{name}`"));
+    paths.chain(events).filter(|name| !page.contains(name.as_str())).collect()
+}
+
+#[test]
+fn every_path_and_event_of_the_description_is_explained() {
+    let files = texts();
+    let file = |name: &str| &files.iter().find(|(path, _)| path == name).expect("it is there").1;
+    let description: Value = serde_json::from_str(file("openapi/openapi.json")).expect("it is JSON");
+    assert_eq!(unexplained(&description, file("docs/api.md")), [""; 0]);
+}
+
+#[test]
+fn what_is_not_explained_is_found() {
+    let event = |name: &str| serde_json::json!({"properties": {"type": {"type": "string", "enum": [name]}}});
+    let description = serde_json::json!({
+        "paths": {"/v1/a": {}, "/v1/b": {}},
+        "components": {"schemas": {"A": event("tool.a"), "B": event("tool.b"), "C": event("function")}},
+    });
+    assert_eq!(unexplained(&description, "`GET /v1/a` and `tool.a`"), ["/v1/b", "`tool.b`"]);
+}
