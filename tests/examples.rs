@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use reqwest::header::{HeaderMap, SET_COOKIE};
 use serde_json::{Value, json};
@@ -12,11 +13,13 @@ use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::sdk::{installed, script};
+use crate::sdk::installed;
 use crate::support::server::loopgate;
 use crate::support::{Gate, Proxy, Reply, TestServer, Upstream, within};
 
 const DEMO: &str = "[upstreams.demo]\nkind = \"demo\"\n";
+/// How long a browser or a compiler may take where all cores are busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn example(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(path)
@@ -51,24 +54,27 @@ async fn printed(mut command: Command, url: &str) -> String {
 /// A program that goes on until it is dropped, and the lines that it prints.
 struct Service {
     lines: Lines<BufReader<ChildStdout>>,
-    /// The address of its first line.
-    url: String,
     _process: Child,
 }
 
 impl Service {
-    async fn start(mut command: Command) -> Self {
+    fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
-        let first = within("the service to listen", lines.next_line()).await.expect("it can be read");
-        let first = first.expect("it says where it listens");
-        let url = first.strip_prefix("listening on ").unwrap_or_else(|| panic!("no address: {first}")).to_owned();
-        Self { lines, url, _process: process }
+        let lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        Self { lines, _process: process }
     }
 
     async fn line(&mut self) -> String {
-        within("a line", self.lines.next_line()).await.expect("it can be read").expect("it goes on")
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        line.expect("it says something").expect("it can be read").expect("it goes on")
+    }
+
+    /// Where it listens, as its first line says.
+    async fn url(&mut self) -> String {
+        let line = self.line().await;
+        let (_, port) = line.split_once("http://127.0.0.1:").unwrap_or_else(|| panic!("no address: {line}"));
+        format!("http://127.0.0.1:{}", port.trim_end_matches(|c: char| !c.is_ascii_digit()))
     }
 }
 
@@ -125,59 +131,89 @@ async fn the_examples_for_node_show_what_they_say() {
     }
 }
 
-/// What a page of `examples/web` shows when it is loaded, and when it is loaded again.
-async fn shown(page: &str, happens: &str, url: &str, model: &str) -> [Value; 2] {
-    let directory = copied("web");
-    let mut command = Command::new("node");
-    command.arg(script("page.mjs")).arg(directory.path()).args([page, happens]);
-    command.arg(format!("?url={url}&model={model}"));
-    let said = printed(command, url).await;
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+/// A server with this configuration, which pages of another origin may call, and these pages.
+async fn with_pages(config: &str) -> (TestServer, String, Service) {
+    let mut command = Command::new("python3");
+    command.args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory"]).arg(example("web"));
+    let mut pages = Service::start(command);
+    let origin = pages.url().await;
+    let server = TestServer::start(&format!("{config}[server]\ncors_origins = [{origin:?}]\n")).await;
+    (server, origin, pages)
 }
 
+/// A page in a browser, which does these steps.
+fn browse(url: &str, steps: &[&str]) -> Service {
+    let mut command = Command::new("node");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages/browser.mjs")).arg(url).args(steps);
+    command.env("LOOPGATE_TEST_NODE_MODULES", installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules"));
+    Service::start(command)
+}
+
+/// What a page shows at the end, after a check that nothing in it keeps people out.
+async fn shown(mut page: Service) -> Value {
+    let line = page.line().await;
+    let shown: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert_eq!(shown["barriers"], json!([]));
+    shown
+}
+
+/// From another origin, and reloaded in the middle.
 #[tokio::test]
-async fn a_page_with_fetch_shows_a_run_and_shows_it_again_after_a_reload() {
-    let server = TestServer::start(DEMO).await;
-    let [first, second] = shown("fetch.html", "form,submit", server.url(), "demo").await;
-    assert_eq!(first["answer"], "[demo model] I counted to 12: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.");
-    let log = first["log"].as_array().expect("it is a list");
-    assert_eq!(
-        (&log[0], &log[2], &log[3]),
-        (&json!("1 run.started"), &json!("3 tool.call calculator"), &json!("4 tool.result calculator 1"))
-    );
-    assert_eq!(first, second);
+async fn a_page_with_fetch_shows_one_run_although_it_is_reloaded() {
+    let (server, origin, _pages) = with_pages(DEMO).await;
+    let url = format!("{origin}/fetch.html?url={}", server.url());
+    let steps = ["click:form button", "wait:4 tool.result calculator 1", "reload", "wait:run.completed"];
+    let mut page = browse(&url, &steps);
+    assert_eq!(page.line().await, "4 tool.result calculator 1");
+    assert_eq!(page.line().await, "run.completed");
+    let shown = shown(page).await;
+    assert_eq!(shown["answer"], "[demo model] I counted to 12: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.");
+    let log: Vec<_> = shown["log"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert_eq!(log[..4], ["1 run.started", "2 step.started", "3 tool.call calculator", "4 tool.result calculator 1"]);
+    assert_eq!(log.iter().filter(|line| line.contains("tool.result")).count(), 12, "{log:?}");
+    assert_eq!(shown["complaints"], json!([]));
     let runs = server.get("/v1/runs").await.ok();
     assert_eq!(runs["data"].as_array().map(Vec::len), Some(1), "the reload began another run: {runs}");
 }
 
-/// The connection breaks in the middle of the answer. The page reads on, and shows each piece once.
-#[tokio::test]
-async fn a_page_with_fetch_reads_on_where_its_connection_broke() {
+/// The connections of a page break in the middle of an answer. It reads on, and shows each piece once.
+async fn reads_on(page: &str, button: &str) {
     let gate = Gate::new();
-    let answer = Reply::stream().text("Hel").gate(&gate).text("lo").finish("stop").usage(10, 5).done();
+    let answer = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([answer]).await;
-    let server = TestServer::start(&upstream.config()).await;
+    let (server, origin, _pages) = with_pages(&upstream.config()).await;
     let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
-    let url = proxy.url();
-    let fault = async {
-        gate.reached().await;
-        proxy.cut();
-        proxy.accepted(2).await;
-        gate.open();
-    };
-    let ([first, second], ()) = tokio::join!(shown("fetch.html", "form,submit", &url, "test"), fault);
-    assert_eq!(first["answer"], "Hello");
-    assert_eq!(first, second);
+    let url = format!("{origin}/{page}?url={}&model=test", proxy.url());
+    let mut page = browse(&url, &[button, "wait:Half", "wait:run.completed"]);
+    assert_eq!(page.line().await, "Half");
+    proxy.cut();
+    gate.open();
+    assert_eq!(page.line().await, "run.completed");
+    assert_eq!(shown(page).await["answer"], "Half whole.");
     assert_eq!(upstream.requests().len(), 1, "the run was started twice");
 }
 
 #[tokio::test]
+async fn a_page_with_fetch_reads_on_where_its_connection_broke() {
+    reads_on("fetch.html", "click:form button").await;
+}
+
+#[tokio::test]
+async fn a_page_with_eventsource_reads_on_where_its_connection_broke() {
+    reads_on("eventsource.html", "click:#ask").await;
+}
+
+#[tokio::test]
 async fn a_page_with_eventsource_shows_a_run() {
-    let server = TestServer::start(DEMO).await;
-    let [first, _] = shown("eventsource.html", "ask,click", server.url(), "demo").await;
-    assert_eq!(first["answer"], "[demo model] 1234 * 5678 = 7006652.");
-    let names = first["log"].as_array().into_iter().flatten().filter_map(|line| line.as_str()?.split(' ').nth(1));
+    let (server, origin, _pages) = with_pages(DEMO).await;
+    let url = format!("{origin}/eventsource.html?url={}", server.url());
+    let mut page = browse(&url, &["click:#ask", "wait:run.completed"]);
+    assert_eq!(page.line().await, "run.completed");
+    let shown = shown(page).await;
+    assert_eq!(shown["answer"], "[demo model] 1234 * 5678 = 7006652.");
+    let names = shown["log"].as_array().into_iter().flatten().filter_map(|line| line.as_str()?.split(' ').nth(1));
     assert_eq!(names.collect::<Vec<_>>(), ["run.started", "tool.call", "tool.result", "run.completed"]);
+    assert_eq!(shown["complaints"], json!([]));
 }
 
 /// The helper's types stand in its comments, and hold.
@@ -189,7 +225,7 @@ async fn the_helper_for_pages_is_typed() {
     command.args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022", "--module", "es2022"]);
     command.args(["--lib", "es2022,dom", "--types", ""]).arg(directory.path().join("loopgate.js"));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let done = tokio::time::timeout(std::time::Duration::from_secs(120), command.output()).await;
+    let done = tokio::time::timeout(PATIENCE, command.output()).await;
     let done = done.expect("the compiler ends").expect("it starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
 }
@@ -201,10 +237,11 @@ async fn the_backend_for_pages_adds_the_key_and_keeps_visitors_apart() {
     let mut command = Command::new("node");
     command.arg(example("web/backend.mjs"));
     command.envs([("PORT", "0"), ("LOOPGATE_KEY", "lg_web"), ("LOOPGATE_URL", server.url())]);
-    let backend = Service::start(command).await;
+    let mut backend = Service::start(command);
+    let url = backend.url().await;
     let client = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
     let get = async |path: &str, cookie: &str| {
-        let request = client.get(format!("{}{path}", backend.url)).header("cookie", cookie);
+        let request = client.get(format!("{url}{path}")).header("cookie", cookie);
         within("an answer", request.send()).await.expect("it answers")
     };
     let page = get("/fetch.html", "").await;
@@ -212,7 +249,7 @@ async fn the_backend_for_pages_adds_the_key_and_keeps_visitors_apart() {
     let cookie = cookie(page.headers());
 
     let body = json!({"model": "demo", "stream": true, "messages": [{"role": "user", "content": "What is 6 * 7?"}]});
-    let request = client.post(format!("{}/v1/agent/completions", backend.url)).header("cookie", &cookie);
+    let request = client.post(format!("{url}/v1/agent/completions")).header("cookie", &cookie);
     let request = request.header("content-type", "application/json").body(body.to_string());
     let answer = within("an answer", request.send()).await.expect("it answers");
     let run = answer.headers()["x-loopgate-run-id"].to_str().expect("it is text").to_owned();
@@ -225,6 +262,10 @@ async fn the_backend_for_pages_adds_the_key_and_keeps_visitors_apart() {
     assert_eq!(get(&events, "visitor=another").await.status(), 404);
     assert_eq!(get("/v1/sessions", &cookie).await.status(), 404);
     assert_eq!(get("/backend.mjs", &cookie).await.status(), 404);
+
+    let mut page = browse(&format!("{url}/fetch.html?url="), &["click:form button", "wait:run.completed"]);
+    assert_eq!(page.line().await, "run.completed");
+    assert_eq!(shown(page).await["complaints"], json!([]));
 }
 
 fn cookie(headers: &HeaderMap) -> String {
@@ -236,8 +277,8 @@ fn cookie(headers: &HeaderMap) -> String {
 async fn the_three_tools_are_called_as_their_service_expects() {
     let mut command = Command::new("python3");
     command.arg(example("tools/service.py")).args(["--port", "0"]);
-    let mut service = Service::start(command).await;
-    let config = text("tools/loopgate.toml").replace("http://127.0.0.1:9000", &service.url);
+    let mut service = Service::start(command);
+    let config = text("tools/loopgate.toml").replace("http://127.0.0.1:9000", &service.url().await);
     let server = TestServer::start(&config).await;
     for (question, answer, request) in [
         (
@@ -365,14 +406,15 @@ async fn the_configurations_in_the_guides_are_valid() {
 /// The requests that a page sends with `curl`, as paths and bodies. Those are left out in which something is.
 fn requests(page: &str) -> Vec<(&str, String)> {
     let commands = blocks(page, "sh").into_iter().flat_map(|block| block.split("curl ").skip(1));
-    let request = |command| {
-        let (head, rest): (&str, &str) = str::split_once(command, "-d '")?;
-        let path = head.split("http://127.0.0.1:808").nth(1)?.get(1..)?.split_whitespace().next()?;
-        // A quote within a quote is where the shell puts a variable.
-        let rest = rest.replace("'$MODEL'", "demo").replace("'\"$1\"'", "Hello");
-        Some((path, rest.split('\'').next()?.to_owned()))
-    };
     commands.filter_map(request).filter(|(_, body)| !body.contains('…')).collect()
+}
+
+fn request(command: &str) -> Option<(&str, String)> {
+    let (head, rest) = command.split_once("-d '")?;
+    let path = head.split("http://127.0.0.1:808").nth(1)?.get(1..)?.split_whitespace().next()?;
+    // A quote within a quote is where the shell puts a variable.
+    let rest = rest.replace("'$MODEL'", "demo").replace("'\"$1\"'", "Hello");
+    Some((path, rest.split('\'').next()?.to_owned()))
 }
 
 #[tokio::test]

@@ -18,13 +18,14 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 27] = [
+const OURS: [(&str, &str); 28] = [
     ("tests/library.rs", "built"),
     ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("tests/examples.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
+    ("tests/pages/browser.mjs", "child_process';"),
     ("benches/e2e/process.rs", "executable"),
     ("tests/k8s/check.py", "subprocess.run(arguments,"),
     ("docs/pictures/lab.py", "subprocess.Popen(command,"),
@@ -170,7 +171,8 @@ fn first_argument(text: &str) -> String {
 fn started_by_others(line: &str) -> Vec<String> {
     let calls = OTHER_STARTERS.iter().filter_map(|starter| line.find(starter));
     let call = |at: usize| line[at..].split_whitespace().next().unwrap_or_default().to_owned();
-    calls.map(call).collect()
+    let spawned = line.split("spawn('").skip(1).filter_map(|rest| rest.split('\'').next());
+    calls.map(call).chain(spawned.map(str::to_owned)).collect()
 }
 
 #[test]
@@ -187,6 +189,7 @@ fn a_program_that_nobody_installs_is_noticed() {
         ("tests/x.rs", rust("bound_to_this_process(\"nginx\");"), "starts nginx, which is not in"),
         ("tests/sdk/x.py", "subprocess.run([\"ps\"])\n".to_owned(), "starts subprocess.run([\"ps\"]), which"),
         ("tests/sdk/x.mjs", "import 'node:child_process';\n".to_owned(), "starts child_process'"),
+        ("tests/sdk/x.mjs", "const child = spawn('chromium', []);\n".to_owned(), "starts chromium, which is not in"),
         ("scripts/new", "#!/usr/bin/env bash\nfail | jq .\n".to_owned(), "starts jq, which is not in"),
         ("scripts/run", "#!/usr/bin/env bash\n[ -e x ] || haproxy -v\n".to_owned(), "starts haproxy: scripts/run must"),
         (".ci/x", "#!/bin/sh\n".to_owned(), "starts sh, which is not in"),

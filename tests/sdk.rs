@@ -71,7 +71,7 @@ pub(crate) fn installed(variable: &str, path: &str) -> PathBuf {
     path
 }
 
-pub(crate) fn script(name: &str) -> PathBuf {
+fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 
