@@ -111,7 +111,10 @@ async fn the_examples_for_python_show_what_they_say() {
                    1 user My name is Ada.\n2 assistant [demo model] Nice to meet you, Ada.\n\
                    3 user What is my name?\n4 assistant [demo model] Your name is Ada.\n";
     let tool = "calling get_weather {'city': 'Oslo'}\n[demo model] get_weather says: 7 °C and rain in Oslo\n";
-    for (name, expected) in [("stream.py", stream), ("session.py", session), ("client_tool.py", tool)] {
+    let langchain = format!("[demo model] 1234 * 5678 = 7006652.\n{tool}");
+    let programs =
+        [("stream.py", stream), ("session.py", session), ("client_tool.py", tool), ("langchain_chat.py", &langchain)];
+    for (name, expected) in programs {
         let mut command = python();
         command.arg(example("python").join(name));
         assert_eq!(printed(command, server.url()).await, expected, "{name}");
