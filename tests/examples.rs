@@ -18,7 +18,7 @@ use crate::support::server::loopgate;
 use crate::support::{Gate, Proxy, Reply, TestServer, Upstream, within};
 
 const DEMO: &str = "[upstreams.demo]\nkind = \"demo\"\n";
-/// How long a browser or a compiler may take where all cores are busy.
+/// How long an example, a browser or a compiler may take where all cores are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn example(path: &str) -> PathBuf {
@@ -45,7 +45,7 @@ fn copied(of: &str) -> TempDir {
 async fn printed(mut command: Command, url: &str) -> String {
     command.env("LOOPGATE_URL", url).env_remove("LOOPGATE_KEY").env_remove("MODEL");
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let done = within("the example to end", command.output()).await.expect("it starts");
+    let done = tokio::time::timeout(PATIENCE, command.output()).await.expect("the example ends").expect("it starts");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{command:?}:\n{said}{}", String::from_utf8_lossy(&done.stderr));
     said
