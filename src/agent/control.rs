@@ -232,8 +232,7 @@ impl Control {
         if seq > last {
             return Err(LookupError::EventIdAhead { asked: seq, last });
         }
-        // A run that waits for services goes on by itself, so its readers wait with it.
-        if seq == last && !head.is_under_way() && !head.waits_for_services() {
+        if seq == last && !head.goes_on() {
             return Ok(Following { head, follower: None });
         }
         let follower = self.followers.follow(partition, id.clone(), live, seq);

@@ -76,6 +76,11 @@ impl Head {
         self.status == RunStatus::RequiresAction && self.reason == Some(StopReason::ToolPending)
     }
 
+    /// Whether it goes on by itself, so that readers wait with it: services answer without its client.
+    pub fn goes_on(&self) -> bool {
+        self.is_under_way() || self.waits_for_services()
+    }
+
     /// The run as its spans tell it, without what was said.
     pub fn subject(&self) -> Subject {
         Subject {

@@ -83,11 +83,7 @@ impl Ledger {
         tenant: &Tenant,
         session: &Session,
     ) -> Result<Option<RunId>, Unavailable> {
-        Ok(self
-            .holder(tenant, session)
-            .await?
-            .filter(|head| head.is_under_way() || head.waits_for_services())
-            .map(|head| head.id))
+        Ok(self.holder(tenant, session).await?.filter(Head::goes_on).map(|head| head.id))
     }
 
     /// The run that holds a session while it waits for its client.
