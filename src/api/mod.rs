@@ -13,6 +13,7 @@ pub mod error;
 mod extract;
 pub mod health;
 mod identity;
+mod index;
 pub mod log_fields;
 pub mod metrics;
 mod models;

@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies,
-    sessions, tool_results, tools, usage,
+    approvals, budget, completions, description, health, index, metrics, models, run_events, run_trace, runs,
+    session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -71,6 +71,7 @@ pub fn describe() -> Document {
 
 fn open() -> Vec<Row> {
     vec![
+        row!("/", get index::index),
         row!("/healthz", get health::healthz),
         row!("/readyz", get health::readyz),
         // It asks for a key itself, if it is to.

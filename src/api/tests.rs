@@ -31,7 +31,7 @@ const COMMITTED: &str = "openapi/openapi.json";
 /// The route that asks for the token of a call instead.
 const BY_TOKEN: &str = "/v1/tool-results/{call_id}";
 /// Routes that need no key.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 #[test]
 fn the_committed_description_is_that_of_the_code() {
@@ -240,7 +240,9 @@ async fn unknown_routes_are_refused_with_openais_error_shape() {
     }
     // Someone who opens the server's address in a browser is shown the way.
     let root = Request::builder().uri("/").body(Body::empty()).unwrap();
-    let message = send(&router, root).await.1["error"]["message"].to_string();
+    let (status, said) = send(&router, root).await;
+    assert_eq!((status, &said["name"], &said["docs"]), (StatusCode::OK, &"loopgate".into(), &"/docs".into()));
+    let message = body["error"]["message"].to_string();
     assert!(message.contains("/docs describes what there is"), "{message}");
     let page = Request::builder().uri("/docs/nope").body(Body::empty()).unwrap();
     assert_eq!(send(&router, page).await.1["error"]["code"], "unknown_url");

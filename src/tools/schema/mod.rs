@@ -83,7 +83,9 @@ pub fn refusal(schema: &RawValue) -> Option<String> {
     };
     match &schema {
         Value::Object(members) if members.get("type").is_none_or(|kind| kind == "object") => {}
-        Value::Object(_) => return Some("must describe an object: its type is \"object\"".to_owned()),
+        Value::Object(_) => {
+            return Some("must describe an object: its `type` must be \"object\", if it is given".to_owned());
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             return Some("must be a JSON schema, an object".to_owned());
         }
