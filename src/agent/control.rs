@@ -335,9 +335,7 @@ impl Control {
     ) -> Result<(), LookupError> {
         let Some((place, pattern)) = blocked(messages) else { return Ok(()) };
         let spec = self.ledger.spec(partition, &head.id).await?;
-        if spec.is_none_or(|spec| spec.guards.input != InputMode::Block) {
-            return Ok(());
-        }
+        let Some(_) = spec.filter(|spec| spec.guards.input == InputMode::Block) else { return Ok(()) };
         tracing::warn!(run = %head.id, pattern = pattern.as_str(), message = place, blocked = true, "security.injection_detected");
         Err(LookupError::InputBlocked { place, message: refusal(pattern) })
     }

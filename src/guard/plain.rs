@@ -113,7 +113,7 @@ mod tests {
     proptest! {
         #[test]
         fn plain_json_says_the_same(text in r#"[a "\\\u{1}é😀/]{0,20}"#) {
-            let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            let escaped = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat();
             let json = format!("[\"{escaped}\"]");
             let read: [String; 1] = serde_json::from_str(&plain(&json)).unwrap();
             prop_assert_eq!(&read[0], &text);

@@ -153,8 +153,13 @@ async fn a_server_that_dies_around_calls_that_are_answered_later_answers_each_on
     let points = OF_PENDING_CALLS.iter().chain(others).copied();
     for point in points {
         let is_forgotten = point.ends_with("give_up");
-        // Of a call with side effects it is not known whether its service took it if that was not recorded.
-        let effect = if point == "pending.accepted" || is_forgotten { "idempotent" } else { "write" };
+        // Of a call with side effects nothing is known where its service has not answered, or if that it accepted the call was
+        // not recorded.
+        let effect = match point {
+            "pending.accepted" | "run.before_end" => "idempotent",
+            _ if is_forgotten => "read",
+            _ => "write",
+        };
         dies_at(point, effect, if is_forgotten { Service::Forgets } else { Service::Answers }).await;
     }
 }

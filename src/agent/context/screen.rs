@@ -89,7 +89,14 @@ fn texts_mut(parts: &mut [Part]) -> Vec<&mut String> {
     let texts = parts.iter_mut().map(|part| match &mut part.kind {
         PartKind::Text(text) => vec![text],
         PartKind::ToolResult(result) => texts_mut(&mut result.parts),
-        _ => Vec::new(),
+        PartKind::Refusal(_)
+        | PartKind::Thinking(_)
+        | PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::File { .. }
+        | PartKind::Link(_)
+        | PartKind::ToolCall(_)
+        | PartKind::Unknown { .. } => Vec::new(),
     });
     texts.flatten().collect()
 }

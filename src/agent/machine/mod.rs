@@ -258,7 +258,9 @@ impl Run {
     #[must_use]
     pub fn final_messages(&self) -> Vec<Message> {
         let mut open = self.calls.clone();
-        open.iter_mut().for_each(|open| open.close(UNANSWERED));
+        for open in &mut open {
+            open.close(UNANSWERED);
+        }
         let results = open.into_iter().filter_map(|open| self.result_of(open));
         self.messages.iter().cloned().chain(results).chain(self.steering.iter().cloned()).collect()
     }
