@@ -19,6 +19,7 @@ mod models;
 mod paging;
 mod params;
 mod pool;
+mod questions;
 mod readers;
 mod routes;
 mod run_events;
