@@ -1,6 +1,7 @@
 //! Servers of tools that the binary starts: what runs make of them, and what becomes of them.
 
 mod accepting;
+mod elicitation;
 pub(crate) mod requests;
 
 use std::path::Path;

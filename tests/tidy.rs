@@ -36,12 +36,13 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 33] = [
+const ROOMS: [(&str, u8); 34] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
     ("recovery", 7),
     ("tool_results", 7),
+    ("questions", 7),
     ("launch", 6),
     ("drive", 5),
     ("outbox", 4),

@@ -31,6 +31,7 @@ use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Partition, Store, Unavailable};
+use crate::types::tool_question::UserAnswer;
 use crate::types::{CallId, Message, RunId, Tenant, ToolOutcome};
 
 /// How long it is known that a request sent its command.
@@ -60,6 +61,16 @@ pub enum Command {
         /// What it answers.
         outcome: Box<ToolOutcome>,
     },
+    /// A user answers what a call asks.
+    AnswerQuestion {
+        /// The question.
+        question: String,
+        /// What the user says.
+        answer: UserAnswer,
+        /// The name of the key of the caller; `None` where no keys are declared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// A command of another version of this program.
     #[serde(skip)]
     Unreadable,
@@ -71,7 +82,7 @@ impl Command {
     fn has_room(&self) -> bool {
         match self {
             Self::Cancel | Self::ToolResult { .. } => true,
-            Self::CancelAfterStep | Self::Steer { .. } | Self::Unreadable => false,
+            Self::CancelAfterStep | Self::Steer { .. } | Self::AnswerQuestion { .. } | Self::Unreadable => false,
         }
     }
 }

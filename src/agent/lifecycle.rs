@@ -196,6 +196,11 @@ impl Ending {
         *self.stage.borrow() == Stage::Leaving
     }
 
+    /// Whether the process is about to end.
+    pub fn is_ending(&self) -> bool {
+        *self.stage.borrow() >= Stage::Ending
+    }
+
     /// Whether runs are to go on elsewhere from their next step.
     pub fn is_handing_over(&self) -> bool {
         self.hands_over && *self.stage.borrow() >= Stage::Ending

@@ -4,8 +4,8 @@
 //! outside may use. Each room knows only those below it. From the top:
 //!
 //! - [`admission`]: a request becomes a run.
-//! - [`control`], [`recovery`], [`tool_results`]: runs are read, steered and cancelled; orphaned runs are found; what services
-//!   answer later is taken.
+//! - [`control`], [`recovery`], [`tool_results`], [`questions`]: runs are read, steered and cancelled; orphaned runs are found; what
+//!   services answer later is taken, and what users answer tools.
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
@@ -41,6 +41,7 @@ pub mod own_tool;
 pub mod ownership;
 mod policies;
 mod process;
+pub mod questions;
 mod quotas;
 mod recovery;
 mod request;
@@ -76,6 +77,7 @@ pub use requester::Requester;
 use crate::agent::control::Control;
 use crate::agent::definitions::StoredDefinitions;
 use crate::agent::limits::Limits;
+use crate::agent::questions::Questions;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
 use crate::agent::tool_results::ToolResults;
@@ -125,6 +127,12 @@ impl Agent {
     #[must_use]
     pub fn tool_results(&self) -> ToolResults {
         ToolResults::new(&self.rooms.launcher)
+    }
+
+    /// What users answer questions of tools arrives here.
+    #[must_use]
+    pub fn questions(&self) -> Questions {
+        Questions::new(&self.rooms.ledger)
     }
 
     /// Conversations are made, read and changed here.

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::agent::definitions::AcceptError;
 use crate::agent::error::{ApprovalError, ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
+use crate::agent::questions::AnswerError;
 use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
@@ -236,6 +237,24 @@ impl From<ToolResultError> for ApiError {
             ToolResultError::TooLate(_) => Self::new(ErrorCode::CallExpired, message).permanent(),
             ToolResultError::NotSent(error) => error.into(),
             ToolResultError::Store(error) => LookupError::Store(error).into(),
+        }
+    }
+}
+
+impl From<AnswerError> for ApiError {
+    fn from(error: AnswerError) -> Self {
+        let message = error.to_string();
+        match error {
+            AnswerError::NoSuchQuestion(..) => Self::new(ErrorCode::CallNotFound, message).at("question_id"),
+            AnswerError::AnsweredOtherwise(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
+            AnswerError::TooLate(_) => Self::new(ErrorCode::CallExpired, message).permanent(),
+            AnswerError::NotAsked { member: Some(member), .. } => Self::invalid(format!("answer.{member}"), message),
+            AnswerError::NotAsked { member: None, .. } => Self::invalid("answer", message),
+            AnswerError::Blocked(_) => Self::new(ErrorCode::GuardrailBlocked, message).at("answer"),
+            AnswerError::Lookup(error @ (LookupError::CommandTooLarge { .. } | LookupError::InboxFull(_))) => {
+                Self::from(error).at("answer")
+            }
+            AnswerError::Lookup(error) => error.into(),
         }
     }
 }

@@ -20,6 +20,7 @@ mod models;
 mod paging;
 mod params;
 mod pool;
+mod questions;
 mod readers;
 mod routes;
 mod run_events;

@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, metrics, models, run_events, run_trace, runs,
-    session_copies, sessions, tool_results, tools, usage,
+    approvals, budget, completions, description, health, index, metrics, models, questions, run_events, run_trace,
+    runs, session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -91,6 +91,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
         needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
         needs(Scope::Approvals, row!("/v1/runs/{id}/approvals", post approvals::decide)),
+        needs(Scope::Steer, row!("/v1/runs/{id}/answers", post questions::answer)),
         needs(Scope::Steer, row!("/v1/runs/{id}/messages", post runs::steer)),
         needs(Scope::Read, row!("/v1/sessions", get sessions::list)),
         needs(Scope::Sessions, row!("/v1/sessions", post sessions::create)),

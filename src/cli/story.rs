@@ -246,6 +246,7 @@ fn tool_note(event: &Event) -> Option<String> {
             format!("… {name}{count} {}", line(&event.message, MOST_SHOWN)).trim_end().to_owned()
         }
         "tool.pending" => format!("… {name} was accepted by its service, which answers later"),
+        "question.asked" => format!("? {name} asks the user: {}", line(&event.message, MOST_SHOWN)),
         "tool.result" => {
             let mark = if event.is_error || event.outcome_unknown { "✗" } else { "←" };
             let first = line(event.content.lines().next().unwrap_or_default(), MOST_SHOWN);

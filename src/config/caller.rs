@@ -70,7 +70,7 @@ impl KeyConfig {
         let scopes = section.key(
             "scopes",
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
-             sessions, `approvals` approves tool calls, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
+             sessions, `approvals` approves tool calls, `steer` sends messages and answers to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
              deletes sessions, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
              `tools` accepts definitions of tools that are held back.",
             Scopes::of_tenant(),

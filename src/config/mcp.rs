@@ -7,6 +7,7 @@ mod command;
 mod credentials;
 mod desktop;
 mod effect;
+mod elicitation;
 mod header;
 mod name;
 mod oauth;
@@ -126,6 +127,7 @@ impl McpServerConfig {
         let max_concurrent_calls =
             section.key("max_concurrent_calls", "Most calls of its tools at once; others wait for these.", 16);
         let access = McpAccess::read(section);
+        let elicitation = elicitation::read(section);
         let pins = PinPolicy::read(section);
         (!disabled).then_some(())?;
         Some(Self {
@@ -141,6 +143,7 @@ impl McpServerConfig {
             max_response,
             max_concurrent_calls,
             access,
+            elicitation,
             pins,
         })
     }

@@ -132,6 +132,8 @@ impl RunFold {
             | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }
             | Event::LoopGuardTriggered(_)
             | Event::PlanCreated { .. }

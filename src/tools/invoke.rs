@@ -21,7 +21,8 @@ use crate::types::tool::CallEnding;
 pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context: CallContext) -> ToolOutcome {
     let begun = Instant::now();
     let name = tool.spec().name.clone();
-    let limit = context.timeout;
+    // A tool whose call asks the user keeps the time of the call itself, which does not pass meanwhile.
+    let limit = context.timeout.saturating_add(context.questions.within());
     // What a panic leaves half done goes with the call.
     let call = AssertUnwindSafe(tool.tool().call(&arguments, &context)).catch_unwind();
     let (answer, ending) = match timeout(limit, call).await {

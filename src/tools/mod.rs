@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 pub use arguments::check_arguments;
 pub use progress::ProgressSink;
+pub use questions::{AskedQuestion, QuestionSink, UserQuestion};
 
 use crate::config::{Hints, Identity};
 use crate::types::conversation::Part;
@@ -31,6 +32,7 @@ pub mod live;
 pub mod mcp;
 mod media;
 pub mod progress;
+pub mod questions;
 pub mod registry;
 pub mod schema;
 pub mod source;
@@ -124,6 +126,8 @@ pub struct CallContext {
     pub fence: u64,
     /// Where the tool reports its progress.
     pub progress: ProgressSink,
+    /// Where the tool asks the user something.
+    pub questions: QuestionSink,
     /// By which token the call may be answered later, if it may.
     pub callback_token: Option<String>,
 }
@@ -205,6 +209,11 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
 
     /// How long after a call its answer may come, if the tool may say that the call goes on. Only such a call has a token.
     fn answers_within(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How long users may take to answer what one call asks them, if a call may ask. It comes beside the time of the call.
+    fn asks_within(&self) -> Option<Duration> {
         None
     }
 

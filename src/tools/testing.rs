@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::tools::{CallContext, ProgressSink, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::tools::{CallContext, ProgressSink, QuestionSink, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::{Effect, RunId, Tenant};
 
 /// What a [`StubTool`] does when it is called.
@@ -109,6 +109,7 @@ pub(crate) fn context(timeout: Duration) -> CallContext {
         timeout,
         fence: 7,
         progress: ProgressSink::default(),
+        questions: QuestionSink::default(),
         callback_token: None,
     }
 }

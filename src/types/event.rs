@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::conversation::{Part, joined};
+pub use crate::types::discard::DiscardReason;
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
 use crate::types::guard::Guarded;
@@ -22,6 +23,7 @@ pub use crate::types::reservation::Reservation;
 use crate::types::rules::LoopFinding;
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
+use crate::types::tool_question::{ResolvedQuestion, ToolQuestion};
 use crate::types::usage::{BudgetStatus, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
@@ -135,6 +137,10 @@ pub enum Event {
     ToolPending(Box<PendingCall>),
     /// A server-side tool tells how far it is.
     ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
+    /// A server-side call asks the user something, and goes on meanwhile.
+    QuestionAsked(Box<ToolQuestion>),
+    /// What was asked was answered, or no user answered it.
+    QuestionResolved(Box<ResolvedQuestion>),
     /// A server-side tool with side effects has answered, and its answer is looked at before it is the call's result. Internal.
     ToolAnswered { call_id: CallId, outcome: Box<ToolOutcome> },
     /// A server-side call has its result.
@@ -225,6 +231,8 @@ impl Event {
             | Self::ToolStarted { .. }
             | Self::ToolPending(_)
             | Self::ToolProgress { .. }
+            | Self::QuestionAsked(_)
+            | Self::QuestionResolved(_)
             | Self::ToolFinished { .. }
             | Self::HookRan(_)
             | Self::StepCompleted { .. }
@@ -366,32 +374,5 @@ impl Turn {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.says_nothing() && self.thinking().is_empty()
-    }
-}
-
-/// Why a step's text became void.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DiscardReason {
-    /// The model's stream broke after text went out.
-    StreamBroke,
-    /// The server was interrupted while the model spoke.
-    Interrupted,
-    /// The model said nothing.
-    EmptyResponse,
-    /// The upstream took the request and failed before it said anything.
-    NoAnswer,
-}
-
-impl DiscardReason {
-    /// The reason as it is written on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::StreamBroke => "stream_broke",
-            Self::Interrupted => "interrupted",
-            Self::EmptyResponse => "empty_response",
-            Self::NoAnswer => "no_answer",
-        }
     }
 }

@@ -5,6 +5,7 @@
 pub mod approval;
 pub mod clock;
 pub mod conversation;
+pub mod discard;
 pub mod error;
 pub mod event;
 pub mod fallback;
@@ -34,6 +35,7 @@ pub mod stop;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tool;
+pub mod tool_question;
 pub mod trace;
 pub mod turn_end;
 pub mod unambiguous;

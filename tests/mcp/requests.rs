@@ -14,7 +14,7 @@ use crate::support::redis::RedisServer;
 use crate::support::{Reply, TestServer, Upstream, within};
 
 /// What the caller has the server shown.
-const TOKEN: &str = "SECRET-of-the-caller";
+pub(crate) const TOKEN: &str = "SECRET-of-the-caller";
 
 /// The scripted server, listening. Dropping it kills it.
 pub(crate) struct Listening {
@@ -26,10 +26,19 @@ pub(crate) struct Listening {
 impl Listening {
     /// One that takes only those who show the token, and quotes it.
     pub(crate) async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same with more options.
+    pub(crate) async fn with(options: &[&str]) -> Self {
         let journal = NamedTempFile::new().expect("it can be made");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py");
         let mut command = Command::new("python3");
-        command.arg(script).args(["--http", "0", "--token", TOKEN, "--quoted", TOKEN, "--journal"]).arg(journal.path());
+        command
+            .arg(script)
+            .args(["--http", "0", "--token", TOKEN, "--quoted", TOKEN, "--journal"])
+            .arg(journal.path())
+            .args(options);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut process = command.spawn().expect("there is an interpreter");
         let mut said = BufReader::new(process.stdout.take().expect("it is a pipe")).lines();
@@ -38,7 +47,7 @@ impl Listening {
     }
 
     /// What it got, by the member at this path.
-    fn got(&self, member: &str) -> Vec<String> {
+    pub(crate) fn got(&self, member: &str) -> Vec<String> {
         let journal = std::fs::read_to_string(self.journal.path()).expect("it is there");
         let lines = journal.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter_map(|line| Some(line.pointer(member)?.as_str()?.to_owned())).collect()
@@ -244,5 +253,24 @@ async fn what_a_caller_has_a_server_shown_is_told_nobody_else() {
     assert!(told.contains("with ***") && told.contains("mcp_server_error"), "{told}");
     for (what, text) in [("answers", told), ("metrics", metrics), ("log", log)] {
         assert!(!text.contains("SECRET"), "in the {what}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_function_tool_is_told_at_its_place_among_servers_too() {
+    let crm = Listening::start().await;
+    let upstream = Upstream::start([]).await;
+    let server = started(&upstream, &[crm.port], None, "info").await;
+    let function =
+        |name: &str, kind: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": kind}}});
+    let named = || crm.named(&never());
+    for (tools, param) in [
+        (json!([named(), function("crm__echo", "object")]), "tools[1].function.name"),
+        (json!([function("a", "object"), named(), function("crm__echo", "object")]), "tools[2].function.name"),
+        (json!([function("crm__echo", "object"), named()]), "tools[0].function.name"),
+        (json!([named(), function("a", "object"), function("b", "string")]), "tools[2].function.parameters"),
+    ] {
+        let refused = server.post(ENDPOINT, &ask(&tools)).await;
+        assert_eq!((refused.status, &refused.body["error"]["param"]), (400, &json!(param)), "{}", refused.body);
     }
 }

@@ -132,7 +132,16 @@ def call(params, tell):
     if name == "env":
         said = os.environ.get(arguments["name"], "unset")
     if name == "ask":
-        said = json.dumps(tell.ask("elicitation/create", {"message": "Sure?", "requestedSchema": OBJECT}))
+        asked = {"message": arguments.get("message", "Sure?"), "requestedSchema": arguments.get("schema", OBJECT)}
+        if "url" in arguments:
+            asked = {"mode": "url", "message": "Go there.", "url": arguments["url"], "elicitationId": "1"}
+        if "modern" not in OPTIONS:
+            said = json.dumps(tell.ask("elicitation/create", asked))
+        elif "inputResponses" in params:
+            said = json.dumps(params["inputResponses"]["one"])
+        else:
+            asked = {"one": {"method": "elicitation/create", "params": {"mode": "form"} | asked}}
+            return {"resultType": "input_required", "inputRequests": asked, "requestState": "asked"}
     if name == "change":
         STATE["changed"] = arguments.get("what", True)
         if not arguments.get("quietly"):
@@ -178,7 +187,7 @@ def answer(message, tell):
         return result
     if method == "tools/call":
         result = call(params, tell)
-        return result | {"resultType": "complete"} if "modern" in OPTIONS else result
+        return {"resultType": "complete"} | result if "modern" in OPTIONS else result
     if "lenient" in OPTIONS:
         return {}
     raise Failure(-32601, "method not found")
@@ -199,7 +208,7 @@ class Tell:
             key, box = f"ask-{STATE['asked']}", queue.Queue()
             STATE["answers"][key] = box
         self.send({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
-        return box.get(timeout=10)
+        return box.get(timeout=60)
 
 
 def handle(message, send):

@@ -192,3 +192,49 @@ async fn the_official_client_names_a_server_in_its_request() {
     let told = upstream.requests()[1]["messages"].as_array().expect("there are some").last().cloned();
     assert_eq!(told.expect("there is one")["content"], "hello");
 }
+
+#[tokio::test]
+async fn the_server_of_everything_asks_the_user_over_both_transports() {
+    let port = free_port();
+    let _process = listening(port).await;
+    let upstream = Upstream::start([]).await;
+    let url = format!("url = \"http://127.0.0.1:{port}/mcp\"\nsession = \"run\"\n");
+    for server in [node("server-everything", &["stdio"]), url] {
+        let config = format!(
+            "{}[mcp.all]\n{server}elicitation = true\n[agents.default]\ntools = [\"all__*\"]\n",
+            upstream.config()
+        );
+        let server = TestServer::start(&config).await;
+        upstream.then(Reply::calls("all__trigger-elicitation-request", &json!({})));
+        upstream.then(Reply::says("Done."));
+        let request = json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": "Go."}]});
+        let mut stream = server.stream(ENDPOINT, &request).await;
+        let before = stream.until(|frame| frame.name == "question.asked").await;
+        let run = before[0].json()["run_id"].as_str().expect("it has an id").to_owned();
+        let question = before.last().expect("it is there").json();
+        assert_eq!(question["schema"]["required"], json!(["name"]), "{question}");
+        let answer = async |said: Value| {
+            let body = json!({"question_id": question["question_id"], "action": "accept", "answer": said});
+            server.post(&format!("/v1/runs/{run}/answers"), &body).await
+        };
+        for (wrong, param) in [
+            (json!({"name": "Ada", "homepage": "not an address"}), "answer.homepage"),
+            (json!({"name": "Ada", "birthdate": "yesterday"}), "answer.birthdate"),
+            (json!({"name": "Ada", "titledSingleSelectEnum": "Superman"}), "answer.titledSingleSelectEnum"),
+            (json!({"name": "Ada", "untitledMultipleSelectEnum": []}), "answer.untitledMultipleSelectEnum"),
+        ] {
+            let refused = answer(wrong).await;
+            assert_eq!((refused.status, &refused.body["error"]["param"]), (400, &json!(param)), "{}", refused.body);
+        }
+        let fish = json!({"name": "Ada", "integer": 7, "titledMultipleSelectEnum": ["fish-2", "fish-3"]});
+        assert_eq!(answer(fish).await.status, 202);
+        within("the end", stream.rest()).await;
+        let last =
+            upstream.requests().last().expect("there is one")["messages"].as_array().expect("some").last().cloned();
+        let told = last.expect("there is one")["content"].to_string();
+        assert!(
+            told.contains("- Name: Ada") && told.contains("- Favorite Integer: 7") && told.contains("fish-3"),
+            "{told}"
+        );
+    }
+}

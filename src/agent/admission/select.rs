@@ -131,12 +131,12 @@ impl Selected {
     pub(super) fn check_names(&self, new: &NewRun) -> Result<(), StartError> {
         for (index, tool) in new.client_tools.iter().enumerate() {
             if let Some(message) = Toolbox::refusal(tool) {
-                return Err(StartError::Invalid { field: Field::ClientToolParameters(index), message });
+                return Err(StartError::Invalid { field: Field::ClientToolParameters(place(new, index)), message });
             }
         }
         if let Some(index) = new.client_tools.iter().position(|tool| self.has(&tool.name)) {
             return Err(StartError::Invalid {
-                field: Field::ClientToolName(index),
+                field: Field::ClientToolName(place(new, index)),
                 message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
             });
         }
@@ -156,4 +156,11 @@ impl Selected {
         };
         Err(StartError::Invalid { field: Field::ToolChoice, message: wrong })
     }
+}
+
+/// Where the request has this one of its client's tools, among the servers of tools that it names.
+fn place(new: &NewRun, index: usize) -> usize {
+    let servers = new.servers.iter().flat_map(|servers| &servers.all);
+    // They are in the order of the request.
+    servers.fold(index, |place, server| if server.place <= place { place + 1 } else { place })
 }

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use crate::agent::context::screen::screen;
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::asked;
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::pending::answered;
@@ -127,7 +128,17 @@ impl Driver {
                     failpoint::hit("pending.answer_read");
                 }
             }
-            Command::Steer { .. } | Command::ToolResult { .. } | Command::Unreadable => {}
+            Command::AnswerQuestion { question, answer, by } if !is_known => {
+                let resolved = asked::answered(self.recorder.run(), &question, answer, by);
+                self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
+                if let Some(event) = resolved {
+                    self.recorder.queue(event);
+                }
+            }
+            Command::Steer { .. }
+            | Command::ToolResult { .. }
+            | Command::AnswerQuestion { .. }
+            | Command::Unreadable => {}
         }
     }
 

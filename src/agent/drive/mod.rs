@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of how the run got its driver, nor of the readers of its events.
 
+mod asked;
 pub(super) mod driver;
 mod guarded;
 mod judge;

@@ -261,6 +261,8 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::ApprovalRequired(_)
         | Event::ApprovalResolved(_)
         | Event::ToolPending(_)
+        | Event::QuestionAsked(_)
+        | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)

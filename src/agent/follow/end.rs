@@ -31,6 +31,8 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::ReflectionStarted { .. }
         | Event::ToolStarted { .. }
         | Event::ToolPending(_)
+        | Event::QuestionAsked(_)
+        | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)

@@ -68,6 +68,8 @@ impl Charges {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }
             | Event::ToolAnswered { .. }
             | Event::HookRan(_)

@@ -32,10 +32,8 @@ impl Run {
                     self.model = model.clone();
                 }
                 self.phase = Phase::ModelRunning;
-                self.step = *step;
-                self.reserved = *reserved;
-                self.beside = Beside::default();
-                self.answer_bytes = 0;
+                (self.step, self.reserved) = (*step, *reserved);
+                (self.beside, self.answer_bytes) = (Beside::default(), 0);
                 self.from_tools.begin_step();
                 self.limit = *closing;
             }
@@ -58,6 +56,8 @@ impl Run {
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
             Event::ToolPending(pending) => self.change(&pending.call_id, |open| open.defer(pending)),
+            Event::QuestionAsked(asked) => self.from_tools.questions.get_or_insert_default().ask(asked),
+            Event::QuestionResolved(resolved) => self.from_tools.questions.get_or_insert_default().resolve(resolved),
             Event::ToolAnswered { call_id, outcome } => self.change(call_id, |open| open.take_answer(outcome)),
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::HookRan(ran) => self.hook_ran(ran),
@@ -120,6 +120,7 @@ impl Run {
                 self.resumes += 1;
             }
             self.calls.iter_mut().for_each(OpenCall::interrupt);
+            self.from_tools.questions.iter_mut().for_each(|questions| questions.interrupt());
         }
     }
 
@@ -270,6 +271,7 @@ impl Run {
         let policy = self.spec.options.on_unknown_outcome;
         let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none() && !self.stops_after_step;
         self.context.bytes_since += self.from_tools.add(outcome, self.spec.search);
+        self.from_tools.questions.iter_mut().for_each(|questions| questions.end_call(id));
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
         let (call, decisions) = (open.call.clone(), std::mem::take(&mut open.decisions));

@@ -1,5 +1,6 @@
 //! What a run got of its tools beside results.
 
+use super::questions::Questions;
 use crate::types::ToolOutcome;
 use crate::types::conversation::Part;
 use crate::types::run::ToolSearch;
@@ -14,6 +15,8 @@ pub(super) struct FromTools {
     pub(super) found: Vec<FoundTool>,
     /// How many of the latest were found in this step: the model was told that it can call all of them.
     fresh: usize,
+    /// What its calls asked the user. Boxed, as few runs have a tool that asks.
+    pub(super) questions: Option<Box<Questions>>,
 }
 
 impl FromTools {

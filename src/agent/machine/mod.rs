@@ -24,6 +24,7 @@ mod loop_guard;
 mod next;
 mod prompted;
 mod prompts;
+mod questions;
 mod required;
 mod tools;
 pub mod watched;

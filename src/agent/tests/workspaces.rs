@@ -14,7 +14,7 @@ use crate::config::WorkspaceConfig;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::workspace::{Changes, FilePath};
-use crate::tools::{CallContext, ProgressSink, Workspaces};
+use crate::tools::{CallContext, ProgressSink, QuestionSink, Workspaces};
 use crate::types::{RunId, SessionId, Tenant};
 
 /// An agent whose tools keep files.
@@ -44,6 +44,7 @@ fn call(session: Option<&str>) -> CallContext {
         fence: 1,
         callback_token: None,
         progress: ProgressSink::default(),
+        questions: QuestionSink::default(),
     }
 }
 

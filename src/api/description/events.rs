@@ -6,8 +6,9 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 15] = [
     "CallProgress",
+    "ClosedQuestion",
     "DeferredCall",
     "EndOfHedge",
     "Ending",
@@ -16,6 +17,7 @@ const PARTS: [&str; 13] = [
     "Hedge",
     "HookEvent",
     "JudgedGuardrail",
+    "OpenQuestion",
     "RequiredApproval",
     "ResolvedApproval",
     "TriggeredGuardrail",

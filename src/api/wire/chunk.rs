@@ -52,6 +52,8 @@ impl<'a> Said<'a> {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }
             | Event::ToolAnswered { .. }
             | Event::HookRan(_)

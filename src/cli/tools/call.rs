@@ -19,7 +19,7 @@ use super::scratch::Scratch;
 use super::shared::{agents_with, exit, opened};
 use crate::config::{DEFAULT_AGENT, Options, Settings, nearest};
 use crate::tools::fit::settle;
-use crate::tools::{CallContext, ProgressSink, RegisteredTool, Registry, Told, check_arguments, invoke};
+use crate::tools::{CallContext, ProgressSink, QuestionSink, RegisteredTool, Registry, Told, check_arguments, invoke};
 use crate::types::guard::ResultBounds;
 use crate::types::tool::CallEnding;
 use crate::types::{CallId, RunId, SessionId, Tenant, ToolOutcome, ToolProgress};
@@ -173,6 +173,7 @@ fn context(
         metadata,
         agent,
         progress: ProgressSink::new(id.clone(), sink),
+        questions: QuestionSink::default(),
         call: id,
         run,
         step: 1,

@@ -40,6 +40,8 @@ pub struct McpServerConfig {
     pub max_concurrent_calls: u32,
     /// What it is shown of who calls it.
     pub access: McpAccess,
+    /// How long the questions of a call to the user may wait together; `None` where a call may ask none.
+    pub elicitation: Option<Duration>,
     /// What becomes of definitions that are new or changed.
     pub pins: PinPolicy,
 }
@@ -107,6 +109,7 @@ impl McpServerConfig {
             max_response: 4 << 20,
             max_concurrent_calls: 16,
             access: McpAccess::default(),
+            elicitation: None,
             pins: PinPolicy::default(),
         }
     }

@@ -106,6 +106,8 @@ impl SpanFold {
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
             | Event::ToolAnswered { .. }
             | Event::StartHooked => {}
             Event::HookRan(ran) => self.root.add(describe::hook(ran, self.now_ms)),

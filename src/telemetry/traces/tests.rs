@@ -200,6 +200,8 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::ApprovalRequired(request) => request.step = newest,
             Event::ApprovalResolved(approval) => approval.step = newest,
             Event::ToolPending(pending) => pending.step = newest,
+            Event::QuestionAsked(asked) => asked.step = newest,
+            Event::QuestionResolved(resolved) => resolved.step = newest,
             Event::HookRan(ran) => ran.step = newest,
             Event::RunQueued
             | Event::RunStarted

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{OwnedMutexGuard, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::tools::mcp::connection::{Connection, ToolRequest};
@@ -15,6 +15,9 @@ use crate::types::Effect;
 
 /// How much earlier than the call a wait for the server ends: a call that was never sent must not count as lost.
 pub(super) const MARGIN: Duration = Duration::from_millis(50);
+
+/// Held by a call that is the only one on its connection.
+type Turn = Option<OwnedMutexGuard<()>>;
 
 /// When the time of a call is up.
 pub(super) struct Until {
@@ -46,7 +49,7 @@ impl Shared {
     ) -> Result<ToolAnswer, ToolError> {
         // Waits for a turn and for the server, and the call itself, share the time of the call.
         let until = Until::after(context.timeout);
-        let (_permit, mut connection) = self.ready(context, &until).await?;
+        let (_permit, (mut connection, mut _turn)) = self.ready(context, &until).await?;
         let name = spec.name.as_str();
         request.tool = self.own_name(name, offered)?;
         request.tell_deadline(until.left());
@@ -56,7 +59,7 @@ impl Shared {
             connection.renew();
             // A server that ended the session, as the protocol defines it, did nothing. It is asked again, once.
             if !is_denied || spec.effect != Effect::Write {
-                connection = self.ready_connection(context, &until).await?;
+                (connection, _turn) = self.ready_in_turn(context, &until).await?;
                 // What it offers in another session may be something else.
                 request.tool = self.own_name(name, offered)?;
                 request.tell_deadline(until.left());
@@ -88,7 +91,7 @@ impl Shared {
         &self,
         context: &CallContext,
         until: &Until,
-    ) -> Result<(SemaphorePermit<'_>, Arc<Connection>), ToolError> {
+    ) -> Result<(SemaphorePermit<'_>, (Arc<Connection>, Turn)), ToolError> {
         let waiting = timeout(until.left().saturating_sub(MARGIN), self.calls.acquire());
         let Ok(Ok(permit)) = waiting.await else {
             let (server, most) = (&self.config.name, self.config.max_concurrent_calls);
@@ -96,7 +99,23 @@ impl Shared {
                 "The MCP server `{server}` has {most} calls at once, which is as many as it is given. Nothing was sent."
             )));
         };
-        Ok((permit, self.ready_connection(context, until).await?))
+        Ok((permit, self.ready_in_turn(context, until).await?))
+    }
+
+    /// The connection of a call, and its turn on it where the server may ask something and does not say which call asks.
+    async fn ready_in_turn(&self, context: &CallContext, until: &Until) -> Result<(Arc<Connection>, Turn), ToolError> {
+        loop {
+            let connection = self.ready_connection(context, until).await?;
+            let Some(turns) = connection.turns() else { return Ok((connection, None)) };
+            let limit = until.left().saturating_sub(MARGIN);
+            let Ok(turn) = timeout(limit, turns.lock_owned()).await else {
+                return Err(self.unusable("another call, which may ask the user something, uses the connection to it"));
+            };
+            // The call before may have ended the connection.
+            if !connection.is_closed() {
+                return Ok((connection, Some(turn)));
+            }
+        }
     }
 
     /// The connection of a call, once there is a token for it where one is shown: a call that waits for one in vain was never sent.

@@ -1,12 +1,13 @@
 //! A connection to a server: opened in the newest revision that both know, and used to list and call tools.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::Peer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, InputRequest, ListToolsRequest, MetaObject,
+    CallToolRequest, CallToolRequestParams, ClientRequest, InputRequest, InputResponses, ListToolsRequest, MetaObject,
     PaginatedRequestParams, ProtocolVersion, RequestMetaObject, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
@@ -15,6 +16,7 @@ use rmcp::service::{
 };
 use rmcp::transport::IntoTransport;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::McpProtocol;
 use crate::tools::ProgressSink;
 use crate::tools::mcp::auth::{Authorization, NoToken};
+use crate::tools::mcp::elicitation::CallQuestions;
 use crate::tools::mcp::fault::Fault;
 use crate::tools::mcp::handler::Handler;
 use crate::tools::mcp::pages::Pages;
@@ -42,6 +45,8 @@ pub(super) struct Connection {
     renewed: AtomicBool,
     secrets: Secrets,
     under_way: UnderWay,
+    /// Held by a call whose server may ask something meanwhile, without saying which call asks.
+    turns: Arc<Mutex<()>>,
     authorization: Authorization,
 }
 
@@ -52,19 +57,21 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Opens a connection through this transport to a server that was given these secrets. Its tasks are `tasks`.
+    /// Opens a connection through this transport to a server that was given these secrets, and whose calls may ask the user
+    /// something if it `elicits`. Its tasks are `tasks`.
     pub(super) async fn open<T, E, A>(
         transport: T,
         protocol: McpProtocol,
         tasks: &TaskTracker,
         secrets: Secrets,
+        elicits: bool,
     ) -> Result<Self, Fault>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: Error + Send + Sync + 'static,
     {
         let (handler, closing, closed) =
-            (Handler::new(secrets.clone()), CancellationToken::new(), CancellationToken::new());
+            (Handler::new(secrets.clone(), elicits), CancellationToken::new(), CancellationToken::new());
         let opening =
             serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle(protocol), closing.clone());
         let running: RunningService<RoleClient, Handler> =
@@ -77,8 +84,8 @@ impl Connection {
             ended.cancel();
         });
         let (tasks, renewed, under_way) = (tasks.clone(), AtomicBool::new(false), UnderWay::default());
-        let authorization = Authorization::default();
-        Ok(Self { peer, handler, tasks, closing, closed, renewed, secrets, under_way, authorization })
+        let (turns, authorization) = (Arc::default(), Authorization::default());
+        Ok(Self { peer, handler, tasks, closing, closed, renewed, secrets, under_way, turns, authorization })
     }
 
     /// The same, whose requests show this.
@@ -145,8 +152,7 @@ impl Connection {
 
     /// Waits until the server says that its tools have changed.
     pub(super) async fn tools_changed(&self) {
-        let listens = self.peer.peer_info().is_some_and(|info| info.protocol_version >= ProtocolVersion::V_2026_07_28);
-        if listens {
+        if self.is_modern() {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
             // A server that offers no subscription is asked again when its list is old.
             if let Ok(mut subscription) = self.peer.listen(filter).await
@@ -161,16 +167,43 @@ impl Connection {
     /// Calls a tool, which is to answer until then. Dropping the future tells the server that the call is cancelled.
     pub(super) async fn call(&self, call: ToolRequest, until: Instant) -> Result<Value, Fault> {
         let waiting = self.under_way.begin(until);
-        let answer = self.call_through(call).await;
+        let answer = match call.questions.clone() {
+            None => self.call_through(call).await,
+            // Boxed, as few servers may ask.
+            Some(questions) => Box::pin(self.call_and_ask(call, questions, until)).await,
+        };
         waiting.end();
         let mut answer = answer.map_err(|fault| fault.without(&self.secrets))?;
         self.secrets.hide_in(&mut answer);
         Ok(answer)
     }
 
+    /// A turn among the calls, if a server that asks something does not say which call asks.
+    pub(super) fn turns(&self) -> Option<Arc<Mutex<()>>> {
+        (self.handler.elicits() && !self.is_modern()).then(|| self.turns.clone())
+    }
+
+    /// Whether the server speaks a revision from 2026-07-28 on, in which it asks within the answer of a call.
+    fn is_modern(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| info.protocol_version >= ProtocolVersion::V_2026_07_28)
+    }
+
+    /// Calls a tool that may ask the user something.
+    async fn call_and_ask(&self, call: ToolRequest, questions: CallQuestions, until: Instant) -> Result<Value, Fault> {
+        let mut turn = self.turns().map(|_| {
+            let asking = self.handler.ask_for(questions.clone());
+            (Unanswered { connection: self, is_answered: false }, asking)
+        });
+        let answer = questions.beside(until, self.call_through(call)).await;
+        if let Some((unanswered, _)) = &mut turn {
+            unanswered.is_answered = answer.is_some();
+        }
+        answer.unwrap_or_else(|| Err(Fault::Lost("it did not answer in the time that the call had".to_owned())))
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
     async fn call_through(&self, call: ToolRequest) -> Result<Value, Fault> {
-        let ToolRequest { tool, arguments, meta, progress } = call;
+        let ToolRequest { tool, arguments, meta, progress, questions } = call;
         let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
         for _ in 0..MAX_ROUNDS {
             let mut request = CallToolRequest::new(params.clone());
@@ -183,9 +216,11 @@ impl Connection {
             let mut pending = Pending { handle: Some(handle), tasks: self.tasks.clone() };
             match pending.answer().await? {
                 ServerResult::InputRequiredResult(asked) => {
-                    let inputs = asked.input_requests.unwrap_or_default();
-                    let declined = inputs.into_iter().map(|(key, input)| Ok((key, declined(&input)?)));
-                    params = params.with_input_responses(declined.collect::<Result<_, Fault>>()?);
+                    let mut told = InputResponses::new();
+                    for (key, input) in asked.input_requests.unwrap_or_default() {
+                        told.insert(key, self.told(&input, questions.as_ref()).await?);
+                    }
+                    params = params.with_input_responses(told);
                     params.request_state = asked.request_state;
                 }
                 ServerResult::CreateTaskResult(_) => {
@@ -195,6 +230,19 @@ impl Connection {
             }
         }
         Err(Fault::Failed("it asks for something again and again that it is not given".to_owned()))
+    }
+
+    /// What a server gets that asks for something in the middle of a call.
+    async fn told(&self, input: &InputRequest, questions: Option<&CallQuestions>) -> Result<Value, Fault> {
+        match (input, questions) {
+            (InputRequest::Elicitation(asked), Some(questions)) => {
+                let told = questions.ask(&asked.params, &self.secrets).await;
+                serde_json::to_value(told).map_err(|_| Fault::Failed("it asks what cannot be answered".to_owned()))
+            }
+            (InputRequest::Elicitation(_), None) => Ok(json!({"action": "decline"})),
+            (InputRequest::ListRoots(_), _) => Ok(json!({"roots": []})),
+            _ => Err(Fault::Failed("it asks for an answer of a model, which it is not given".to_owned())),
+        }
     }
 
     async fn ask(&self, request: ClientRequest) -> Result<Value, Fault> {
@@ -215,6 +263,8 @@ pub(super) struct ToolRequest {
     /// What the server is told beside the arguments.
     pub(super) meta: Map<String, Value>,
     pub(super) progress: ProgressSink,
+    /// What it may ask the user; `None` if it may not.
+    pub(super) questions: Option<CallQuestions>,
 }
 
 /// What the server is told of how long the call may take.
@@ -228,8 +278,9 @@ impl ToolRequest {
 
     /// The same once more.
     pub(super) fn again(&self) -> Self {
-        let Self { tool, arguments, meta, progress } = self;
-        Self { tool: tool.clone(), arguments: arguments.clone(), meta: meta.clone(), progress: progress.clone() }
+        let Self { tool, arguments, meta, progress, questions } = self;
+        let (tool, arguments, meta) = (tool.clone(), arguments.clone(), meta.clone());
+        Self { tool, arguments, meta, progress: progress.clone(), questions: questions.clone() }
     }
 }
 
@@ -262,13 +313,18 @@ impl Drop for Pending {
 /// How long telling a server of a cancellation may take.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a server gets that asks for something in the middle of a call.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
-fn declined(input: &InputRequest) -> Result<Value, Fault> {
-    match input {
-        InputRequest::Elicitation(_) => Ok(json!({"action": "decline"})),
-        InputRequest::ListRoots(_) => Ok(json!({"roots": []})),
-        _ => Err(Fault::Failed("it asks for an answer of a model, which it is not given".to_owned())),
+/// A call whose server may still work on it, and ask about it, if this is dropped without an answer. What it asked then would be
+/// taken for a question of the next call, so the connection ends first.
+struct Unanswered<'a> {
+    connection: &'a Connection,
+    is_answered: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.connection.renew();
+        }
     }
 }
 

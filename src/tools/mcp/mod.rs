@@ -11,6 +11,7 @@
 //! | `definition`, `names` | what it says of its tools, and what models call them (pure) |
 //! | `content` | what a tool answers, as parts (pure) |
 //! | `connection`, `handler`, `fault` | the SDK: requests, what the server asks and tells, what went wrong |
+//! | `elicitation` | what a server asks the user in the middle of a call |
 //! | `guarded` | bounds what a server asks for |
 //! | `streamable` | streamable HTTP, for the SDK |
 //! | `restarts` | how long it is left alone after it failed (pure) |
@@ -29,6 +30,7 @@ mod call;
 mod connection;
 mod content;
 mod definition;
+mod elicitation;
 mod errors;
 mod fault;
 mod guarded;

@@ -97,17 +97,19 @@ async fn open(
     authorization: Authorization,
 ) -> Result<Connection, Fault> {
     let most = usize::try_from(config.max_response).unwrap_or(usize::MAX);
+    let elicits = config.elicitation.is_some();
     let secrets = Secrets::of(config).and(authorization.secret()).and_those_of(authorization.tokens());
     match &config.transport {
         McpTransport::Stdio(command) => {
             let stdio = start_process(config, command, most, tasks)?;
-            Connection::open(Guarded::new(&config.name, stdio), protocol, tasks, secrets).await
+            Connection::open(Guarded::new(&config.name, stdio), protocol, tasks, secrets, elicits).await
         }
         McpTransport::Http(endpoint) => {
             let shown = authorization.clone();
             let client = Streamable::new(Endpoint::new(clients.http.clone(), endpoint, shown), most);
             let transport = StreamableHttpClientTransport::with_client(client, settings(config, most));
-            let opened = Connection::open(Guarded::new(&config.name, transport), protocol, tasks, secrets).await;
+            let guarded = Guarded::new(&config.name, transport);
+            let opened = Connection::open(guarded, protocol, tasks, secrets, elicits).await;
             opened.map(|connection| connection.showing(authorization))
         }
     }

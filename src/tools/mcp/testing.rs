@@ -40,6 +40,7 @@ pub(crate) fn config(name: &str) -> McpServerConfig {
         max_response: 1 << 20,
         max_concurrent_calls: 16,
         access: McpAccess::default(),
+        elicitation: None,
         pins: PinPolicy::default(),
     }
 }

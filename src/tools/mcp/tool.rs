@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Weak;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::config::{Hints, McpServerConfig};
 use crate::tools::mcp::connection::ToolRequest;
 use crate::tools::mcp::definition::Definition;
+use crate::tools::mcp::elicitation::CallQuestions;
 use crate::tools::mcp::shared::Shared;
 use crate::tools::registry;
 use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
@@ -27,6 +29,8 @@ pub(super) struct McpTool {
     server: Weak<Shared>,
     /// What the server says of its effect.
     hints: Hints,
+    /// How long the questions of a call to the user may wait together.
+    elicitation: Option<Duration>,
     /// The hash of its definition: the server may have another one by now.
     offered: String,
 }
@@ -47,7 +51,8 @@ impl McpTool {
             timeout: config.timeout,
             source: Source::Mcp,
         };
-        Some(Self { spec, server, hints: Hints::default(), offered: offered.hash() })
+        let (hints, elicitation) = (Hints::default(), config.elicitation);
+        Some(Self { spec, server, hints, elicitation, offered: offered.hash() })
     }
 
     pub(super) fn new(definition: &Definition, config: &McpServerConfig, server: Weak<Shared>) -> Self {
@@ -60,7 +65,7 @@ impl McpTool {
             source: Source::Mcp,
         };
         let offered = registry::definition(&spec).hash();
-        Self { spec, server, hints: definition.hints, offered }
+        Self { spec, server, hints: definition.hints, elicitation: config.elicitation, offered }
     }
 }
 
@@ -74,14 +79,23 @@ impl Tool for McpTool {
         self.hints
     }
 
+    fn asks_within(&self) -> Option<Duration> {
+        self.elicitation
+    }
+
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         let Some(server) = self.server.upgrade() else {
             return Err(ToolError::Failed(format!("The server of `{}` is no longer configured.", self.spec.name)));
         };
         let arguments: Map<String, Value> = serde_json::from_str(arguments.get())
             .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent.")))?;
-        let request =
-            ToolRequest { tool: String::new(), arguments, meta: meta(context), progress: context.progress.clone() };
+        let request = ToolRequest {
+            tool: String::new(),
+            arguments,
+            meta: meta(context),
+            progress: context.progress.clone(),
+            questions: CallQuestions::of(&server.config.name, context),
+        };
         server.call(&self.spec, &self.offered, request, context).await
     }
 }

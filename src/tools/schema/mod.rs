@@ -40,6 +40,10 @@ pub fn compile(schema: &RawValue) -> Result<Schema, String> {
 
 /// The same, for one of many schemas, which share what they may take.
 pub fn compile_within(schema: &RawValue, allowance: &mut Allowance) -> Result<Schema, String> {
+    compile_checking(schema, Formats::Ignored, allowance)
+}
+
+fn compile_checking(schema: &RawValue, formats: Formats, allowance: &mut Allowance) -> Result<Schema, String> {
     let bytes = schema.get().len();
     if bytes > MAX_BYTES {
         return Err(format!("the schema is longer than {MAX_BYTES} bytes"));
@@ -55,7 +59,7 @@ pub fn compile_within(schema: &RawValue, allowance: &mut Allowance) -> Result<Sc
     let (validator, size) = loop {
         let size = sizes.next().unwrap_or_default();
         allowance.check_compiled(patterns.count * size)?;
-        match build(&schema, size) {
+        match build(&schema, size, formats) {
             Ok(validator) => break (validator, size),
             Err(_) if patterns.count > 0 && sizes.len() > 0 => {}
             Err(error) => {
@@ -69,9 +73,25 @@ pub fn compile_within(schema: &RawValue, allowance: &mut Allowance) -> Result<Sc
     Ok(Schema { validator, recursive, taken: Taken { bytes, patterns, compiled } })
 }
 
-fn build(schema: &Value, most: usize) -> Result<Validator, ValidationError<'_>> {
+/// Compiles the schema of a form that a user fills in, whose texts must have the formats that it names.
+pub fn form(schema: &RawValue) -> Result<Schema, String> {
+    compile_checking(schema, Formats::Checked, &mut Allowance::default())
+}
+
+/// Whether texts must have the formats that a schema names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Formats {
+    Checked,
+    Ignored,
+}
+
+fn build(schema: &Value, most: usize, formats: Formats) -> Result<Validator, ValidationError<'_>> {
     let patterns = PatternOptions::regex().size_limit(most).dfa_size_limit(MAX_TABLE_BYTES);
-    jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns).build(schema)
+    jsonschema::options()
+        .offline()
+        .should_validate_formats(formats == Formats::Checked)
+        .with_pattern_options(patterns)
+        .build(schema)
 }
 
 /// What is wrong with the schema of a tool that others execute, in one sentence. It may be of any draft, and is not

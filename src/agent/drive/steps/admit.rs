@@ -10,7 +10,7 @@ use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::judge::{NOT_MADE, judge_arguments};
 use crate::agent::drive::steps::ask_guardrails::{self, Ruling};
-use crate::agent::drive::steps::dispatch::Checked;
+use crate::agent::drive::steps::call_tool::Checked;
 use crate::agent::drive::steps::hooks::{self, Consulted};
 use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
 use crate::agent::drive::steps::settle_result::tell_of_change;

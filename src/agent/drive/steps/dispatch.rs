@@ -7,12 +7,10 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt};
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -21,42 +19,25 @@ use crate::agent::drive::judge::may_tell;
 use crate::agent::drive::pending::accepted;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
-use crate::agent::drive::steps::outcome::{NOT_MADE, made, settled, stopped};
+use crate::agent::drive::steps::call_tool::{Checked, call_tool};
+use crate::agent::drive::steps::outcome::{NOT_MADE, stopped};
+use crate::agent::drive::steps::questions::{self, Questions};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::ledger::callback::Callback;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::store::CommitError;
-use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Effect, Event, SpanKey, ToolCall, ToolOutcome, ToolProgress};
+use crate::types::{CallId, Effect, Event, ToolCall, ToolOutcome, ToolProgress};
 
 /// Most reports of progress that wait to be recorded; more are dropped.
 const MAX_REPORTS: usize = 16;
-
-/// A call that may be made.
-pub(super) struct Checked {
-    pub(super) call: ToolCall,
-    pub(super) tool: Arc<RegisteredTool>,
-    pub(super) effect: Effect,
-    pub(super) arguments: Box<RawValue>,
-    /// Counted from 1.
-    pub(super) attempt: u32,
-    /// Whether its intent is recorded: a crash interrupted it.
-    pub(super) has_begun: bool,
-}
-
-impl Checked {
-    /// Whether its tool may say that the call goes on.
-    fn may_be_answered_later(&self) -> bool {
-        self.tool.tool().answers_within().is_some()
-    }
-}
 
 /// What happened while a batch ran.
 enum Happened {
     Answered(ToolCall, ToolOutcome),
     Reported(CallId, ToolProgress),
+    Questioned(questions::Happened),
     Interrupted(Interruption),
     /// What is queued has waited long enough.
     Due,
@@ -75,8 +56,9 @@ impl Pacing {
     fn of(driver: &Driver, batch: &[Checked]) -> Self {
         let store = driver.recorder.store();
         // Another replica that could accept a cancellation, or resume the run, must know of a call before it is made; and so
-        // must who takes the answer of a service.
-        let is_seen = |checked: &Checked| checked.effect != Effect::Read || checked.may_be_answered_later();
+        // must who takes the answer of a service, or of a user.
+        let is_seen =
+            |checked: &Checked| checked.effect != Effect::Read || checked.may_be_answered_later() || checked.may_ask();
         if store.is_shared() || batch.iter().any(is_seen) {
             return Self::AtOnce;
         }
@@ -140,39 +122,43 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
         return compute(driver, batch).await;
     }
     let mut pacing = Pacing::of(driver, &batch);
-    let callback = if batch.iter().any(Checked::may_be_answered_later) {
-        // Boxed, as few tools answer later.
-        Some(Box::new(Box::pin(open_callback(driver)).await?))
-    } else {
-        None
-    };
+    let callback = callback_of(driver, &batch).await?;
     if !begin(driver, &batch, &pacing).await? {
         return Ok(false);
     }
+    let mut asks = batch.iter().any(Checked::may_ask).then(|| Box::new(Questions::new(driver)));
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
     let begun = Instant::now();
-    let calls: FuturesUnordered<_> =
-        batch.into_iter().map(|checked| answer(driver, checked, callback.as_deref(), &reports)).collect();
+    let calls: FuturesUnordered<_> = batch
+        .into_iter()
+        .map(|checked| call_tool(driver, checked, callback.as_deref(), &reports, asks.as_deref()))
+        .collect();
     let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
-    while !open.is_empty() {
-        match next(driver, &mut running, &mut progress, &pacing).await {
+    let is_done = loop {
+        if open.is_empty() {
+            break true;
+        }
+        match next(driver, &mut running, (&mut progress, asks.as_deref_mut()), &pacing).await {
             // The call had the run's remaining time, which is up: it is stopped with the run next.
             Happened::Answered(_, outcome) if is_out_of_time(driver, &outcome) => {}
             Happened::Answered(call, outcome) => {
+                questions::end_call(asks.as_deref_mut(), driver, &call);
                 running.beside(finish(driver, &mut open, &call, outcome, pacing.is_at_once())).await?;
                 if driver.recorder.run().is_stopping() {
                     // It ended the run: the calls beside it are of no use any more.
                     while let Some((call, outcome)) = running.answered.pop_front() {
                         finish(driver, &mut open, &call, outcome, false).await?;
                     }
-                    drop(running);
-                    stop(driver, open, begun);
-                    return Ok(false);
+                    break false;
                 }
             }
             Happened::Reported(id, progress) => running.beside(report(driver, &open, id, progress)).await?,
+            // Boxed, as few tools ask.
+            Happened::Questioned(happened) => {
+                running.beside(Box::pin(questions::take(asks.as_deref_mut(), driver, happened))).await?;
+            }
             Happened::Due => {
                 running.beside(driver.recorder.flush()).await?;
                 failpoint::hit("tool.intent_recorded");
@@ -180,14 +166,18 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
             }
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
-                drop(running);
-                stop(driver, open, begun);
-                return Ok(false);
+                break false;
             }
         }
+    };
+    drop(running);
+    if is_done {
+        failpoint::hit("tool.finished");
+    } else {
+        questions::stop(asks.as_deref_mut(), driver);
+        stop(driver, open, begun);
     }
-    failpoint::hit("tool.finished");
-    Ok(true)
+    Ok(is_done)
 }
 
 /// Records that these calls, which began then, were stopped with their run.
@@ -211,7 +201,7 @@ async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit>
     let (reports, _) = mpsc::channel(MAX_REPORTS);
     let (mut batch, begun) = (batch.into_iter(), Instant::now());
     while let Some(checked) = batch.next() {
-        let (call, outcome) = answer(driver, checked, None, &reports).await;
+        let (call, outcome) = call_tool(driver, checked, None, &reports, None).await;
         let unanswered = if is_out_of_time(driver, &outcome) {
             driver.signals.now().map_or(Ok(()), |interruption| driver.handle_interruption(interruption))?;
             Some(call)
@@ -243,15 +233,22 @@ fn intents(driver: &Driver, batch: &[Checked]) -> Vec<Event> {
 async fn next(
     driver: &mut Driver,
     running: &mut Running<impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin>,
-    progress: &mut mpsc::Receiver<(CallId, ToolProgress)>,
+    (progress, asks): (&mut mpsc::Receiver<(CallId, ToolProgress)>, Option<&mut Questions>),
     pacing: &Pacing,
 ) -> Happened {
-    let Driver { signals, recorder, .. } = driver;
+    let Driver { signals, recorder, commands, .. } = driver;
+    let questioned = async {
+        match asks {
+            Some(asks) => Box::pin(asks.next(commands)).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         Some((call, outcome)) = running.next() => Happened::Answered(call, outcome),
         interruption = signals.interrupted() => Happened::Interrupted(interruption),
         Some((call, report)) = progress.recv() => Happened::Reported(call, report),
+        happened = questioned => Happened::Questioned(happened),
         () = pacing.due(recorder) => Happened::Due,
     }
 }
@@ -306,6 +303,15 @@ async fn finish(
     Ok(())
 }
 
+/// Where the calls of a batch are answered later, if one may be.
+async fn callback_of(driver: &Driver, batch: &[Checked]) -> Result<Option<Box<Callback>>, Exit> {
+    if !batch.iter().any(Checked::may_be_answered_later) {
+        return Ok(None);
+    }
+    // Boxed, as few tools answer later.
+    Box::pin(open_callback(driver)).await.map(Box::new).map(Some)
+}
+
 /// Makes known where the calls of the run are answered later, before a service is told of it.
 async fn open_callback(driver: &Driver) -> Result<Callback, Exit> {
     let (recorder, retention) = (&driver.recorder, driver.retention);
@@ -335,50 +341,4 @@ async fn report(
     let (step, name) = (driver.recorder.run().step(), call.name.clone());
     driver.recorder.record_with([Event::ToolProgress { step, call_id, name, progress }], |tx| tx).await?;
     Ok(())
-}
-
-/// Calls a tool within the shortest of three times: the tool's own, the run's for each call, and what is left of the
-/// run. A tool that may be repeated with its key is called once more if its answer is lost.
-fn answer(
-    driver: &Driver,
-    checked: Checked,
-    callback: Option<&Callback>,
-    reports: &mpsc::Sender<(CallId, ToolProgress)>,
-) -> impl Future<Output = (ToolCall, ToolOutcome)> + use<> {
-    let Checked { call, tool, effect, arguments, attempt, .. } = checked;
-    let run = driver.recorder.run();
-    let spec = run.spec();
-    let limit = Duration::from_millis(spec.limits.tool_timeout_ms);
-    let limit = tool.spec().timeout.map_or(limit, |own| own.min(limit));
-    let deadline = driver.signals.deadline;
-    let timeout = move || limit.min(deadline.saturating_duration_since(Instant::now()));
-    let context = CallContext {
-        tenant: spec.tenant.clone(),
-        session: spec.session.clone(),
-        user: spec.options.sampling.user.clone(),
-        metadata: spec.metadata.clone(),
-        agent: spec.agent.clone(),
-        run: spec.id.clone(),
-        call: call.id.clone(),
-        step: run.step(),
-        attempt,
-        trace: spec.outgoing_trace(SpanKey::ToolCall(&call.id, attempt)),
-        request_id: spec.request_id.clone(),
-        timeout: timeout(),
-        fence: driver.recorder.fence().token,
-        progress: ProgressSink::new(call.id.clone(), reports.clone()),
-        callback_token: callback.filter(|_| tool.tool().answers_within().is_some()).map(|known| known.token(&call.id)),
-    };
-    async move {
-        let mut outcome = invoke(tool.clone(), arguments.clone(), context.clone()).await;
-        if outcome.ending == CallEnding::Lost && effect == Effect::Idempotent {
-            let again = CallContext { attempt: attempt + 1, timeout: timeout(), ..context };
-            let first_ms = outcome.latency_ms;
-            outcome = invoke(tool, arguments, again).await;
-            outcome.latency_ms += first_ms;
-        }
-        // Without an answer at the end of the run's time it is no tool that failed: the run stops.
-        let is_over = outcome.ending == CallEnding::Lost && Instant::now() >= deadline;
-        (call, if is_over { outcome } else { made(settled(outcome, effect)) })
-    }
 }

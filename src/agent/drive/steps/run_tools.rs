@@ -5,7 +5,8 @@
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::admit::{Admitted, admit};
-use crate::agent::drive::steps::dispatch::{Checked, dispatch};
+use crate::agent::drive::steps::call_tool::Checked;
+use crate::agent::drive::steps::dispatch::dispatch;
 use crate::types::{Effect, ToolCall};
 
 /// Most calls that run at once.

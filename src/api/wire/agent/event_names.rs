@@ -30,6 +30,8 @@ impl NativeEvent<'_> {
             Self::ToolCall { .. } => "tool.call",
             Self::ToolPending(_) => "tool.pending",
             Self::ToolProgress(_) => "tool.progress",
+            Self::QuestionAsked(_) => "question.asked",
+            Self::QuestionResolved(_) => "question.resolved",
             Self::ToolResult { .. } => "tool.result",
             Self::HookRan(_) => "hook.ran",
             Self::StepCompleted { .. } => "step.completed",

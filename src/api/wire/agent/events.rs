@@ -16,6 +16,7 @@ use crate::api::wire::agent::guarded::{FlaggedInput, JudgedGuardrail, TriggeredG
 use crate::api::wire::agent::hook::HookEvent;
 use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::agent::progress::{CallProgress, DeferredCall};
+use crate::api::wire::agent::question::{ClosedQuestion, OpenQuestion};
 use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::turn_end::finish_reason;
@@ -145,6 +146,12 @@ pub enum NativeEvent<'a> {
     /// A server-side tool tells how far it is.
     #[serde(rename = "tool.progress")]
     ToolProgress(CallProgress<'a>),
+    /// A server-side tool asks the user something.
+    #[serde(rename = "question.asked")]
+    QuestionAsked(OpenQuestion<'a>),
+    /// What a tool asked was answered, or no user answered it.
+    #[serde(rename = "question.resolved")]
+    QuestionResolved(ClosedQuestion<'a>),
     /// A server-side tool ended.
     #[serde(rename = "tool.result")]
     ToolResult {
@@ -254,6 +261,8 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
+        Event::QuestionAsked(asked) => NativeEvent::QuestionAsked(OpenQuestion::new(seq, asked)),
+        Event::QuestionResolved(resolved) => NativeEvent::QuestionResolved(ClosedQuestion::new(seq, resolved)),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
         Event::HookRan(ran) => NativeEvent::HookRan(HookEvent::new(seq, ran)),
         Event::StepCompleted { step, usage, turn_end, latency_ms, budget } => NativeEvent::StepCompleted {

@@ -13,5 +13,6 @@ pub mod object;
 pub mod options;
 pub mod policy;
 pub mod progress;
+pub mod question;
 pub mod result_part;
 pub mod rules;

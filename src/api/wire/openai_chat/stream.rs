@@ -114,6 +114,8 @@ impl ChatChunks {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }
             | Event::HookRan(_)
             | Event::ToolFinished { .. }

@@ -52,6 +52,7 @@ pub(super) fn config(server: &NamedServer, url: Url, bounds: &RequestMcpConfig) 
         max_response: bounds.max_response,
         max_concurrent_calls: bounds.max_concurrent_calls,
         access: McpAccess::default(),
+        elicitation: None,
         pins: PinPolicy::default(),
     }
 }
