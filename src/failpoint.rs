@@ -64,9 +64,13 @@ pub const OF_PENDING_CALLS: &[&str] = &[
     "pending.before_give_up",
 ];
 
+/// Failpoints that only runs reach which ask a model for a summary.
+pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answered", "compaction.settled"];
+
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 6] = [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, BESIDE_RUNS];
+const ALL: [&[&str]; 7] =
+    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, BESIDE_RUNS];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]

@@ -29,6 +29,7 @@ mod in_one_piece;
 mod kinds;
 mod library;
 mod logs;
+mod long_conversations;
 mod mcp;
 mod memory;
 mod metrics;

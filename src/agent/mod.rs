@@ -68,7 +68,8 @@ pub use naming::{AskedServers, Naming};
 pub use policies::Policies;
 pub use quotas::Quotas;
 pub use request::{
-    ApprovalPatch, CallApproval, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch, RulesPatch,
+    ApprovalPatch, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch,
+    RulesPatch,
 };
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;

@@ -9,6 +9,7 @@ use crate::agent::naming::AskedServers;
 use crate::agent::request_memory::RequestMemory;
 use crate::agent::requester::Requester;
 use crate::types::approval::{ApprovalDecision, ApprovalMode};
+use crate::types::context::Compaction;
 use crate::types::event::Decision;
 use crate::types::guard::InputMode;
 use crate::types::offer::{ToolChoice, ToolDefinition};
@@ -152,6 +153,21 @@ pub struct RulesPatch {
     pub reflection: PromptPatch,
     /// After how many tool calls it is asked that.
     pub reflect_every: Option<u32>,
+    /// How a conversation is shortened that grows too long.
+    pub context: ContextPatch,
+}
+
+/// How a conversation is shortened that grows too long.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ContextPatch {
+    /// How what is left out is replaced.
+    pub compaction: Option<Compaction>,
+    /// Which part of the window it may fill: no more than the agent says.
+    pub threshold: Option<f64>,
+    /// How many of the newest messages are kept as they are.
+    pub keep_last: Option<u32>,
+    /// How many turns of the user a model is shown: no more than the agent says.
+    pub turn_limit: Option<u32>,
 }
 
 /// When a model that repeats itself is warned and stopped.

@@ -9,6 +9,7 @@ mod calls;
 mod charges;
 mod clocks;
 mod commands;
+mod compaction;
 mod conflicts;
 mod contention;
 mod costs;

@@ -7,8 +7,9 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::builtin_tool::DECLARED_TOOLS;
+use super::context;
 use super::fallbacks::{self, find_upstream};
-use super::guard;
+use super::guard::{self, TextBounds};
 use super::mistake::suggestion;
 use super::quantity::seconds;
 use super::reader::Section;
@@ -127,6 +128,11 @@ impl AgentConfig {
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = read_tools(section, parent, known_tools);
         let on_limit = read_on_limit(section, parent);
+        let (context, texts) = section.section("context", |context| {
+            let rules = parent.map(|parent| &parent.rules.context);
+            let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
+            (context::read(context, rules, upstreams), texts)
+        });
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -137,12 +143,12 @@ impl AgentConfig {
             max_offered_tools: read_max_offered_tools(section, parent),
             always_offered: read_always_offered(section, parent),
             on_limit,
-            rules: rules::read(section, parent.map(|parent| &*parent.rules)),
+            rules: rules::read(section, parent.map(|parent| &*parent.rules), context),
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
             policy: read_policy(section, parent),
             approval: read_approval(section, parent),
-            guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard),
+            guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard, texts),
         }
     }
 

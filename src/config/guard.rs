@@ -15,7 +15,12 @@ pub(super) fn read_input(section: &mut Section<'_>) -> InputMode {
 }
 
 /// Reads what an agent's messages, answers and results are held to.
-pub(super) fn read(section: &mut Section<'_>, parent: Option<&Guards>, input: InputMode) -> Arc<Guards> {
+pub(super) fn read(
+    section: &mut Section<'_>,
+    parent: Option<&Guards>,
+    input: InputMode,
+    TextBounds { max_message_chars, results }: TextBounds,
+) -> Arc<Guards> {
     let parent = parent.cloned().unwrap_or_else(|| Guards { input, ..Guards::default() });
     let input = section.key(
         "input_guard",
@@ -25,20 +30,36 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&Guards>, input: In
         parent.input,
     );
     let output = read_output(section, parent.output);
-    let (max_message_chars, results) = section.section("context", |context| {
-        let most = context.key(
-            "max_message_chars",
-            "Most characters of a message of a user. A longer one is cut, which the model is told.",
-            parent.max_message_chars,
-        );
-        (most, read_results(context, parent.results))
-    });
     let guardrails = section.key(
         "guardrails",
         "Rules by which texts are judged, in order, each `{ name, on, kind, … }` ([guards](guards.md#guardrails)).",
         parent.guardrails,
     );
     Arc::new(Guards { input, max_message_chars, output, results, guardrails })
+}
+
+/// How long single texts may be.
+pub(super) struct TextBounds {
+    /// Most characters of a message of a user.
+    max_message_chars: u32,
+    /// What is kept of the results of tools.
+    results: ResultBounds,
+}
+
+impl TextBounds {
+    /// Reads them where an agent says what becomes of its conversations.
+    pub(super) fn read(context: &mut Section<'_>, parent: Option<&Guards>) -> Self {
+        let default = Guards::default();
+        let parent = parent.unwrap_or(&default);
+        Self {
+            max_message_chars: context.key(
+                "max_message_chars",
+                "Most characters of a message of a user. A longer one is cut, which the model is told.",
+                parent.max_message_chars,
+            ),
+            results: read_results(context, parent.results),
+        }
+    }
 }
 
 impl Word for InputMode {

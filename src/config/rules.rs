@@ -8,12 +8,13 @@ use toml::de::DeValue;
 use super::reader::Section;
 use super::tool_pattern::ToolPattern;
 use super::value::{FromToml, Misread, text, whole};
+use crate::types::context::ContextRules;
 use crate::types::rules::{
     LoopGuardRules, LoopRules, MOST_PROMPT, PLAN, REFLECT, REFLECT_EVERY, Reflection, ToolErrors,
 };
 
 /// Reads an agent's rules, which inherits those of `parent`.
-pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>) -> Arc<LoopRules> {
+pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, context: ContextRules) -> Arc<LoopRules> {
     let default = LoopRules::default();
     let parent = parent.unwrap_or(&default);
     Arc::new(LoopRules {
@@ -21,6 +22,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>) -> Arc
         loop_guard: section.section("loop_guard", |section| loop_guard(section, &parent.loop_guard)),
         planning: section.section("planning", |section| planning(section, parent.planning.as_deref())),
         reflection: section.section("reflection", |section| reflection(section, parent.reflection.as_ref())),
+        context,
     })
 }
 

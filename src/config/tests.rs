@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers_later;
+mod context;
 mod default_agent;
 mod differences;
 mod docs;

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use toml::Spanned;
-use toml::de::{DeFloat, DeInteger, DeValue};
 use url::Url;
 
 use super::quantity::seconds;
+use super::ratio::Ratio;
 use super::reader::Section;
 use super::secret::Secret;
-use super::value::{FromToml, Misread, Word};
+use super::value::{FromToml, Word};
 use super::values::Recorded;
 
 /// Where the traces of runs are sent, and which.
@@ -286,27 +285,6 @@ impl Word for OtlpProtocol {
 impl Word for TracedContent {
     const WORDS: &'static [(&'static str, Self)] =
         &[("off", Self::Off), ("previews", Self::Previews), ("full", Self::Full)];
-}
-
-/// A number from 0 to 1.
-struct Ratio(f64);
-
-impl FromToml for Ratio {
-    fn form() -> String {
-        "number from 0 to 1".into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        let written = value.get_ref().as_float().map(DeFloat::as_str);
-        let written = written.or_else(|| value.get_ref().as_integer().map(DeInteger::as_str));
-        let written = written.ok_or_else(|| Misread::expected(value, "a number from 0 to 1"))?;
-        let ratio = written.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-        ratio.map(Self).ok_or_else(|| Misread::new(value, "must be a number from 0 to 1"))
-    }
-
-    fn show(&self) -> String {
-        format!("{:?}", self.0)
-    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod told_window;
 mod turn_calls;
 mod turns;
 mod unsupported;
@@ -50,6 +51,7 @@ use tokio::time::Instant;
 use self::offered::OfferedModel;
 use self::pairing::Pairing;
 use self::refusal::Refusal;
+use self::told_window::Told;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
@@ -271,6 +273,8 @@ pub struct ModelError {
     pub usage: Option<Usage>,
     /// Whether the upstream cannot read the reasoning that the request brought back.
     pub refuses_reasoning: bool,
+    /// What the upstream says of the window, where it refused the conversation as too long.
+    pub told: Option<Box<Told>>,
 }
 
 impl ModelError {
@@ -286,6 +290,7 @@ impl ModelError {
             extent: Extent::Model,
             usage: None,
             refuses_reasoning: false,
+            told: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::guard::{Guarded, Judged, Verdict};
@@ -51,6 +52,8 @@ pub enum Observation<'r> {
     BudgetWarned(BudgetOwner),
     /// A guard found something, or did something about it.
     Guarded(&'r Guarded),
+    /// What a model is shown of a conversation was shortened, or could not be.
+    Context(&'r ContextEvent),
     /// The run waits for its client.
     Waits(StopReason),
     /// The run ended. `total_ms` is the time that it was under way.
@@ -168,6 +171,10 @@ impl RunFold {
             Event::Guarded(guarded) => {
                 self.judge(guarded, &mut observe);
                 Observation::Guarded(guarded)
+            }
+            Event::Context(event) => {
+                summarise(event, &mut observe);
+                Observation::Context(event)
             }
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::StepCompleted { .. } => self.complete_step(record.at_ms),
@@ -324,4 +331,23 @@ pub fn call_outcome(outcome: &ToolOutcome) -> &'static str {
         CallEnding::Lost => "lost",
         CallEnding::Pending => "pending",
     }
+}
+/// A model is asked for a summary, or was: its call is counted as any other.
+fn summarise<'r>(event: &ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+    let (call, latency_ms, has_answered) = match event {
+        ContextEvent::CompactionStarted(started) => {
+            return observe(&started.model, Observation::Reserved(started.reserved));
+        }
+        ContextEvent::Compacted(Compacted { call, latency_ms, .. }) => (call, *latency_ms, true),
+        ContextEvent::CompactionFailed(CompactionFailed { call, latency_ms, .. }) => (call, *latency_ms, false),
+        ContextEvent::Pruned(_) | ContextEvent::WindowLearned(_) => return,
+    };
+    let Some(SummaryCall { model, usage, unconfirmed, .. }) = call.as_deref() else { return };
+    observe(model, Observation::Settled);
+    if has_answered {
+        let output_tokens = usage.completion_tokens;
+        observe(model, Observation::Answered { latency_ms, first_token_ms: None, output_tokens });
+    }
+    observe(model, Observation::Took { usage: *usage, cost: model.price.cost(usage) });
+    observe(model, Observation::Unconfirmed(*unconfirmed));
 }

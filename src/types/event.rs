@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::approval::{Approval, ApprovalRequest};
+use crate::types::context::ContextEvent;
 use crate::types::conversation::{Part, joined};
 pub use crate::types::discard::DiscardReason;
 use crate::types::error::{ErrorKind, RunError};
@@ -27,10 +28,8 @@ use crate::types::tool_question::{ResolvedQuestion, ToolQuestion};
 use crate::types::usage::{BudgetStatus, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
-/// An event as it stands in the log.
-///
-/// Public events are numbered from 1 without gaps; an internal one bears the number of the public one
-/// before it. A record's place in the log is therefore never below its number.
+/// An event as it stands in the log. Public events are numbered from 1 without gaps; an internal one bears the number of the
+/// public one before it. A record's place in the log is therefore never below its number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The number that clients see as the event's id.
@@ -112,6 +111,8 @@ pub enum Event {
     },
     /// A guard found something, or did something about it.
     Guarded(Box<Guarded>),
+    /// Something happened to what of the conversation the model is shown.
+    Context(Box<ContextEvent>),
     /// A budget is four fifths used.
     BudgetWarning { owner: BudgetOwner, kind: BudgetKind, used: u64, limit: u64 },
     /// Nothing stands against a call of a run whose calls are judged. Internal.
@@ -238,6 +239,7 @@ impl Event {
             | Self::StepCompleted { .. }
             | Self::RunFinished(_) => true,
             Self::Guarded(guarded) => guarded.is_public(),
+            Self::Context(context) => context.is_public(),
         }
     }
 

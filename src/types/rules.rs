@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::types::ToolOutcome;
+use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
 use crate::types::json::is_default;
 use crate::types::pattern::matches;
@@ -36,6 +37,9 @@ pub struct LoopRules {
     /// When a model is asked how far it has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reflection: Option<Reflection>,
+    /// When and how a conversation is shortened that grows too long.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub context: ContextRules,
 }
 
 impl LoopRules {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::context::View;
 use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::guard::{GuardPoint, Guarded, Guards};
 use crate::types::hook::{HookPoint, PinnedHook};
@@ -170,6 +171,9 @@ pub struct RunSpec {
     /// How many of the session's messages precede this run's.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history_len: u64,
+    /// What of the session's messages and its own the model is shown when the run begins; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<Arc<View>>,
     /// This run's own new messages.
     pub input: Vec<Message>,
     /// Estimated tokens of `system`, history, `input` and the tools' schemas.

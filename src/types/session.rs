@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::types::clock::now_ms;
+use crate::types::context::SessionContext;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
 
@@ -48,6 +49,9 @@ pub struct Session {
     pub cost: Micros,
     /// Runs that ended in it.
     pub runs: u64,
+    /// What of its messages models are shown, and how long that is; `None` for all of a short conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Box<SessionContext>>,
     /// The run that holds it now: live, or waiting for its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_run: Option<RunId>,
@@ -79,6 +83,7 @@ impl Session {
             usage: Usage::default(),
             cost: Micros::default(),
             runs: 0,
+            context: None,
             active_run: None,
             queue: Vec::new(),
             concurrent_runs: Vec::new(),

@@ -46,6 +46,8 @@ pub enum SpanKey<'a> {
     ToolCall(&'a CallId, u32),
     /// A model call by which a guardrail of this name judged a text with this digest, in the name of a step.
     Judge(u32, u64, &'a str),
+    /// A model call that summarised so many messages before a step.
+    Summary(u32, u64),
 }
 
 /// The trace that a caller says its request belongs to.
@@ -186,6 +188,7 @@ impl SpanId {
             SpanKey::Step(step, part) => (4, step, part, ""),
             SpanKey::ModelCall(step) => (5, step, 0, ""),
             SpanKey::ToolCall(call, attempt) => (6, attempt, 0, call.as_str()),
+            SpanKey::Summary(step, messages) => (8, step, u32::try_from(messages).unwrap_or(u32::MAX), ""),
             SpanKey::Judge(step, digest, name) => (7, step, u32::try_from(digest >> 32).unwrap_or(0), name),
         };
         let mut key = [0; 17];

@@ -87,6 +87,8 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         Step::CallModel { reserve, .. } => Ok(Some(budget::least(&run.terms(), reserve))),
         Step::Finish(reason) => Err(of_run(&run, reason)),
         Step::FallBack
+        | Step::Fit(_)
+        | Step::DropCompaction(_)
         | Step::DropJudging(_)
         | Step::DiscardStep(_)
         | Step::Plan(_)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::agent::error::{Field, StartError};
-use crate::agent::request::{LoopGuardPatch, PromptPatch, RulesPatch};
+use crate::agent::request::{ContextPatch, LoopGuardPatch, PromptPatch, RulesPatch};
+use crate::types::context::ContextRules;
 use crate::types::rules::{LoopGuardRules, LoopRules, PLAN, REFLECT, REFLECT_EVERY, Reflection};
 
 /// The rules of a run whose agent has these. A plan is made only where a conversation begins.
@@ -56,7 +57,38 @@ fn tightened(rules: &Arc<LoopRules>, asked: &RulesPatch) -> Result<Arc<LoopRules
         let stricter = guarded(&rules.loop_guard, asked.loop_guard)?;
         Arc::make_mut(&mut own).loop_guard = stricter;
     }
+    if asked.context != ContextPatch::default() {
+        let context = shortened(&rules.context, asked.context)?;
+        if context != rules.context {
+            Arc::make_mut(&mut own).context = context;
+        }
+    }
     Ok(own)
+}
+
+/// The agent's rules for a long conversation, as far as the request asks for others: it may not spend what the agent does not, nor
+/// show a model more.
+fn shortened(rules: &ContextRules, asked: ContextPatch) -> Result<ContextRules, StartError> {
+    let invalid =
+        |name: &'static str, message: String| Err(StartError::Invalid { field: Field::Member(name), message });
+    if asked.compaction.is_some_and(|compaction| !rules.compaction.allows(compaction)) {
+        return invalid("agent.context.compaction", "the agent asks no model for summaries".to_owned());
+    }
+    if asked.threshold.is_some_and(|threshold| threshold > rules.threshold) {
+        return invalid("agent.context.threshold", format!("this is above the agent's limit of {}", rules.threshold));
+    }
+    if let (Some(asked), Some(most)) = (asked.turn_limit, rules.turn_limit)
+        && asked > most
+    {
+        return invalid("agent.context.turn_limit", format!("this is above the agent's limit of {most}"));
+    }
+    Ok(ContextRules {
+        compaction: asked.compaction.unwrap_or(rules.compaction),
+        threshold: asked.threshold.unwrap_or(rules.threshold),
+        keep_last: asked.keep_last.unwrap_or(rules.keep_last),
+        turn_limit: asked.turn_limit.or(rules.turn_limit),
+        ..rules.clone()
+    })
 }
 
 fn guarded(rules: &LoopGuardRules, asked: LoopGuardPatch) -> Result<LoopGuardRules, StartError> {

@@ -7,7 +7,7 @@ use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
-use crate::agent::context;
+use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
@@ -17,6 +17,7 @@ use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::llm::Model;
 use crate::types::clock::now_ms;
+use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -78,11 +79,12 @@ impl Admission {
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(servers.clone(), generation.tools.clone(), generation.servers_of(&spec), &spec);
-        spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer(&[]).weight());
+        let offered = tools.offer(&[]).weight();
+        begin::begin(&mut spec, session.and_then(|session| session.context.as_deref()), history, offered);
         price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);
-        fit(&spec, windows.fold(spec.context_window, u64::max))?;
+        fit(&spec, windows.fold(spec.context_window, u64::max), offered)?;
         Ok(Specified { spec: Arc::new(spec), servers, tools })
     }
 }
@@ -134,6 +136,7 @@ fn pinned(
         fallbacks: models::pinned(fallbacks, most_output),
         system: system.chain(new.system.iter().cloned()).collect(),
         history_len: session.map_or(0, |session| session.message_count),
+        view: None,
         input: requested(&new.id, 0, new.messages.clone()),
         context_tokens: 0,
         tools: selected.names(&options),
@@ -171,11 +174,12 @@ fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
     is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
-/// Refuses a run whose first request does not fit the model's context.
-fn fit(spec: &RunSpec, window: u64) -> Result<(), StartError> {
+/// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.
+fn fit(spec: &RunSpec, window: u64, offered: usize) -> Result<(), StartError> {
     let plan = spec.rules.planning.as_ref().map_or(0, String::len);
     let (tokens, model) = (spec.context_tokens.saturating_add(budget::estimate(plan)), &spec.upstream_model);
-    if tokens > window {
+    let can_be_shortened = spec.rules.context.compaction != Compaction::Off;
+    if tokens > window && !(can_be_shortened && begin::least(spec, offered + plan) <= window) {
         let message = format!("the messages take about {tokens} tokens; the model {model} takes {window}");
         return Err(StartError::ContextLength(message));
     }

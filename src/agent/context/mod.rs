@@ -3,6 +3,7 @@
 mod ask_user;
 mod filter;
 pub(super) mod find_tools;
+pub mod fit;
 pub mod joined;
 pub(super) mod offer;
 pub mod recover;
@@ -14,4 +15,4 @@ pub mod server_tools;
 pub mod toolbox;
 pub(super) mod turn;
 
-pub(super) use request::{estimate, model_request};
+pub(super) use request::model_request;

@@ -8,11 +8,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::machine::{Run, budget};
+use crate::agent::machine::Run;
 use crate::guard::question;
 use crate::llm::ModelRequest;
 use crate::llm::pairing::Pairing;
+use crate::types::context::CompactionStarted;
 use crate::types::guard::{Judging, ModelJudge};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
@@ -23,7 +25,7 @@ const CLOSE: &str = "Answer now, from what is known so far. No more tools can be
 /// The request of the next model call, which may ask for its answer `in_one_piece`.
 pub fn model_request(
     run: &Run,
-    history: &Conversation,
+    (history, shown): (&Conversation, Option<&Shown>),
     tools: &Toolbox,
     max_tokens: Option<u64>,
     closing: Option<StopReason>,
@@ -33,12 +35,15 @@ pub fn model_request(
     let spec = run.spec();
     let prompts = if closing.is_some() { vec![CLOSE.to_owned()] } else { run.prompts() };
     let prompts = prompts.iter().map(|text| Message::text(Role::User, text));
-    let own = run.messages().iter().cloned().chain(prompts);
+    let conversation = match shown.filter(|shown| run.view().is_some_and(|view| shown.is_of(view))) {
+        Some(shown) => shown.with(run.messages()).after(&spec.system).then(prompts),
+        None => history.clone().after(&spec.system).then(run.messages().iter().cloned().chain(prompts)),
+    };
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {
         model: run.model().model.clone(),
-        conversation: history.clone().after(&spec.system).then(own),
+        conversation,
         tools: if closing.is_some() { ToolOffer::default() } else { tools.offer(run.found_tools()) },
         tool_choice,
         sampling: spec.options.sampling.clone(),
@@ -82,13 +87,36 @@ pub fn judging_request(run: &Run, judging: &Judging, (judge, text): (&ModelJudge
     }
 }
 
+/// The request by which a model summarises messages.
+pub fn summary_request(
+    run: &Run,
+    started: &CompactionStarted,
+    (instructions, transcript): (&str, &str),
+    timeout: Duration,
+) -> ModelRequest {
+    let spec = run.spec();
+    let told = [Message::text(Role::System, instructions), Message::text(Role::User, transcript)];
+    ModelRequest {
+        model: started.model.model.clone(),
+        conversation: Conversation::default().then(told),
+        tools: ToolOffer::default(),
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
+        max_tokens: Some(started.reserved.output_tokens),
+        parallel_tool_calls: false,
+        in_one_piece: true,
+        trace: spec.outgoing_trace(SpanKey::Summary(started.step, started.messages)),
+        request_id: spec.request_id.clone(),
+        has_fallback: false,
+        is_repeat: false,
+        pairing: Pairing::Alone,
+        tenant: spec.tenant.clone(),
+        affinity: affinity(spec),
+        deadline: Instant::now() + timeout,
+    }
+}
+
 /// A number that all requests of one session have, or of one run without a session. All replicas make the same.
 fn affinity(spec: &RunSpec) -> u64 {
     xxh3_64(spec.session.as_ref().map_or(spec.id.as_str(), SessionId::as_str).as_bytes())
-}
-
-/// Estimated input tokens of a run before its first call, by four bytes a token.
-pub fn estimate(spec: &RunSpec, history_weight: usize, offer_weight: usize) -> u64 {
-    let messages: usize = spec.system.iter().chain(&spec.input).map(Message::weight).sum();
-    budget::estimate(messages + history_weight + offer_weight)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::screen::screen;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::asked;
@@ -42,6 +43,8 @@ pub struct Driver {
     pub generation: Arc<Generation>,
     /// The session's earlier messages.
     pub history: Conversation,
+    /// What of the conversation the model is shown, where that is not all. Boxed, as most conversations are short.
+    pub shown: Option<Box<Shown>>,
     /// Its share of the memory for live runs.
     pub memory: MemoryShare,
     /// The budgets that it shares with other runs.

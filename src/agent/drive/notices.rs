@@ -267,6 +267,7 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::ToolAnswered { .. }
         | Event::HookRan(_)
         | Event::Guarded(_)
+        | Event::Context(_)
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }
         | Event::StopAfterStep

@@ -46,6 +46,8 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
             }
             Step::FallBack => steps::fall_back::as_it_has_grown(driver)?,
+            Step::Fit(method) => Box::pin(steps::compact::shorten(driver, method)).await?,
+            Step::DropCompaction(open) => Box::pin(steps::summarise::drop_summary(driver, *open)).await?,
             Step::DropJudging(judging) => Box::pin(steps::judge_call::drop_judging(driver, *judging)).await?,
             Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {

@@ -22,6 +22,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::TurnFinished { .. }
         | Event::StepDiscarded { .. }
         | Event::Guarded(_)
+        | Event::Context(_)
         | Event::BudgetWarning { .. }
         | Event::CallAllowed { .. }
         | Event::ApprovalRequired(_)

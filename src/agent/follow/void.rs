@@ -59,6 +59,7 @@ impl Follower {
                     | Event::HedgeEnded(_)
                     | Event::TurnFinished { .. }
                     | Event::Guarded(_)
+                    | Event::Context(_)
                     | Event::BudgetWarning { .. }
                     | Event::CallAllowed { .. }
                     | Event::ApprovalRequired(_)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::context;
+use crate::agent::context::fit::begin;
 use crate::agent::error::unavailable;
 use crate::agent::follow::ANNOUNCE_EVERY;
 use crate::agent::generation::Generation;
@@ -145,7 +145,7 @@ impl Launcher {
         }
         let tools = self.tools(&begun, generation).await?;
         let weight = tools.as_ref().map_or(0, |tools| tools.offer(&[]).weight());
-        begun.context_tokens = context::estimate(&begun, history.weight(), weight);
+        begin::begin(&mut begun, found.session.context.as_deref(), &history, weight);
         idle.respecify(begun);
         let account = self.open_account(idle, generation).await?;
         let (started, entry) = idle.next_record(Event::RunStarted);

@@ -175,6 +175,7 @@ impl Launcher {
             generation,
             recorder,
             history,
+            shown: None,
             memory,
             meter: Meter::new(budget, account),
             waits_for: None,

@@ -33,6 +33,7 @@ use crate::agent::ledger::session::{Versioned, forget_session, keep_session, put
 use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
+use crate::types::context::SessionContext;
 use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus, StopReason};
 
@@ -197,6 +198,8 @@ pub struct Ending<'a> {
     pub session: Option<Versioned>,
     /// What the session gets of it; `None` where the session's log is not what its document counts.
     pub messages: Option<Vec<Message>>,
+    /// What of the session's messages models are shown from now on.
+    pub context: Option<SessionContext>,
     /// When its wait is over, Unix milliseconds; `None` for a run that ends.
     pub waits_until_ms: Option<u64>,
     /// Its lease, which is released with the end: nothing is to be driven any more. A run that waits may be resumed, so
@@ -222,7 +225,8 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
-    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, inbox_bytes, lease, .. } = ending;
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages, context, counted, inbox_bytes, lease, .. } =
+        ending;
     let tx = Tx { releases: lease.map(Box::new), ..tx };
     let mut tx = no_more_commands(tx, spec, commands_seen);
     if commands_seen > 0 {
@@ -244,11 +248,30 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     session.usage += outcome.usage;
     session.cost += outcome.cost;
     session.runs += 1;
+    keep_context(&mut session, context, (spec.history_len, after));
     let mut tx = put_session_document(tx, &session, version, ttl);
     if is_whole {
         tx = tx.write(Write::Append { log: keys::messages(), after, entries });
     }
     Ended { tx: keep_session(tx, ttl), next, delta: delta + signed(bytes) }
+}
+
+/// Keeps what of a session's messages models are shown, as a run that ends in it says. Where the session has as many messages as when
+/// the run began, the run knows the places of its own. Else another run has added some before them: only what holds for those that
+/// the run began with is kept, and only if it reaches further than what the session has.
+fn keep_context(session: &mut Session, context: Option<SessionContext>, (began_at, ended_at): (u64, u64)) {
+    if began_at == ended_at {
+        let known = session.context.take().and_then(|known| known.learned);
+        let mut kept = context.and_then(|context| context.of_first(session.message_count)).unwrap_or_default();
+        kept.learned = kept.learned.or(known);
+        session.context = (!kept.is_empty()).then(|| Box::new(kept));
+        return;
+    }
+    let covered = session.context.as_ref().map_or(0, |known| known.view.covers);
+    let further = context.and_then(|context| context.of_first(began_at)).filter(|ours| ours.view.covers > covered);
+    if let Some(further) = further {
+        session.context = Some(Box::new(SessionContext { anchor: None, ..further }));
+    }
 }
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::config::Period;
+use crate::types::context::ContextEvent;
 use crate::types::guard::{Guarded, Judged};
 use crate::types::hedge::HedgeEnded;
 use crate::types::{Event, Price, Record, Usage, Used};
@@ -48,6 +49,7 @@ impl Charges {
             Event::ProviderFallback(fell_back) => self.price = fell_back.to.price,
             Event::HedgeEnded(ended) => self.drop_one_of_two(ended),
             Event::Guarded(guarded) => self.judge(guarded),
+            Event::Context(event) => self.summarise(event),
             Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
             Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
             Event::RunQueued
@@ -112,6 +114,16 @@ impl Charges {
             | Guarded::Triggered(_)
             | Guarded::Judging(_)
             | Guarded::Judged(_) => {}
+        }
+    }
+
+    /// A model is asked for a summary, or was. That is reserved under the number of the step that is to begin.
+    fn summarise(&mut self, event: &ContextEvent) {
+        if let ContextEvent::CompactionStarted(started) = event {
+            self.steps.insert(started.step, (started.model.price, Charge::Everything));
+        } else if let Some((step, call)) = event.call() {
+            let used = call.model.price.used(&call.usage) + call.unconfirmed;
+            self.steps.insert(step, (self.price, Charge::Used(used)));
         }
     }
 

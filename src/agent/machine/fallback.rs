@@ -41,11 +41,20 @@ impl Run {
     /// What the plan of the next call depends on of the model that is called.
     #[must_use]
     pub fn terms(&self) -> CallTerms {
-        match self.place.checked_sub(1).and_then(|at| self.spec.fallbacks.get(at)) {
+        let terms = match self.place.checked_sub(1).and_then(|at| self.spec.fallbacks.get(at)) {
             Some(fallback) => fallback.terms(),
             // What was called is what a step named, which need not be a model of the run's specification.
             None => CallTerms { price: self.model.price, ..self.spec.terms() },
+        };
+        match self.learned_window(&self.model) {
+            Some(window) => CallTerms { context_window: terms.context_window.min(window), ..terms },
+            None => terms,
         }
+    }
+
+    /// Whether there is a model that takes more than the present one, and the conversation as it is.
+    pub(super) fn has_larger_model(&self) -> bool {
+        self.has_fallback() && self.next_model(Lack::Window, |_| None).model.is_some()
     }
 
     /// Whether a model is left that it could go on with.

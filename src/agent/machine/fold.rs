@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::beside::Beside;
 use super::calls::{CallState, OpenCall};
-use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
+use super::fitting::ContextEstimate;
+use super::{Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
 use crate::types::price::StepModel;
@@ -50,6 +51,7 @@ impl Run {
             }
             Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
             Event::Guarded(guarded) => self.take_guarded(guarded),
+            Event::Context(event) => self.take_context(event),
             Event::BudgetWarning { owner: BudgetOwner::Run, kind, .. } => self.warned.push(*kind),
             Event::CallAllowed { call_id, arguments } => self.change(call_id, |open| open.allow(arguments.as_ref())),
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
@@ -98,7 +100,7 @@ impl Run {
     fn longest_silence_ms(&self) -> u64 {
         let is_started = |open: &OpenCall| open.started().is_some();
         match self.phase {
-            _ if self.open_judging().is_some() => MODEL_SILENCE_MS,
+            _ if self.open_judging().is_some() || self.open_compaction().is_some() => MODEL_SILENCE_MS,
             Phase::ModelRunning => MODEL_SILENCE_MS,
             Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
             Phase::NotStarted
@@ -191,6 +193,7 @@ impl Run {
         self.resumes = 0;
         self.unanswered = 0;
         (self.left, self.failures) = (0, 0);
+        self.fitting.note_answer();
         // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
         // turn is paid for that, and may do it again.
         let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);

@@ -74,10 +74,10 @@ impl Run {
         Some(HedgeEnded { step: self.step, kept, to, dropped, usage, unconfirmed, failed })
     }
 
-    /// What is set aside for the present step's other calls, whether they are under way or are over.
+    /// What is set aside for the present step's other calls, whether they are under way or are over, and for a summary.
     #[must_use]
     pub fn reserved_beside(&self) -> Reservation {
-        self.beside.reserved.and(self.reserved_for_judges())
+        self.beside.reserved.and(self.reserved_for_judges()).and(self.fitting.reserved())
     }
 
     /// What the run was charged for the present step's other calls, and what these may have taken beyond it.

@@ -11,6 +11,7 @@ mod calls;
 mod elapsed;
 mod ending;
 mod fallback;
+pub mod fitting;
 mod fold;
 mod found;
 mod from_tools;
@@ -35,6 +36,7 @@ use self::beside::Beside;
 use self::calls::OpenCall;
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
+use self::fitting::{ContextEstimate, Fitting};
 use self::found::Found;
 use self::from_tools::FromTools;
 pub use self::hedge::{HedgePlan, HedgeTarget};
@@ -141,6 +143,8 @@ pub struct Run {
     steering: Vec<Message>,
     /// What guards found.
     found: Found,
+    /// What was done so that its conversation fits.
+    fitting: Fitting,
 }
 
 /// Why it is to stop.
@@ -168,13 +172,6 @@ enum Phase {
     Ended(RunStatus),
 }
 
-/// Input tokens of the next call: what the upstream last counted, and a token for each four bytes since.
-#[derive(Debug, Clone, Copy)]
-struct ContextEstimate {
-    counted: u64,
-    bytes_since: usize,
-}
-
 impl Run {
     /// A run of which nothing happened yet.
     #[must_use]
@@ -185,6 +182,7 @@ impl Run {
             model: Arc::new(spec.step_model()),
             warnings: spec.warnings.clone(),
             found: Found::of(&spec.guarded),
+            fitting: Fitting::of(&spec),
             spec,
             phase: Phase::NotStarted,
             step: 0,
@@ -388,12 +386,6 @@ impl Run {
             Phase::HandedOver { waits: true } => RunStatus::RequiresAction,
             Phase::Ended(status) => status,
         }
-    }
-}
-
-impl ContextEstimate {
-    fn tokens(self) -> u64 {
-        self.counted.saturating_add(budget::estimate(self.bytes_since))
     }
 }
 

@@ -4,6 +4,7 @@ use super::calls::{CallState, Executor, OpenCall};
 use super::{Lack, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::guard::output::silence::is_silent;
+use crate::types::context::{CompactionStarted, Method};
 use crate::types::event::{DiscardReason, Reservation};
 use crate::types::guard::{Guarded, Judging};
 use crate::types::rules::LoopFinding;
@@ -33,6 +34,10 @@ pub enum Step {
     FallBack,
     /// Charge this call of a guardrail's model, which a crash interrupted.
     DropJudging(Box<Judging>),
+    /// Shorten what the model is shown by this method, or in the last way that is left.
+    Fit(Option<Method>),
+    /// Charge this call for a summary, which a crash interrupted.
+    DropCompaction(Box<CompactionStarted>),
     /// Void what the model said in this step.
     DiscardStep(DiscardReason),
     /// Say that the model is asked this, so that it makes a plan.
@@ -78,6 +83,9 @@ impl Run {
         // Within a step it is dropped together with the step.
         if let Some(judging) = self.open_judging().filter(|judging| !judging.in_step) {
             return Step::DropJudging(Box::new(judging.clone()));
+        }
+        if let Some(open) = self.open_compaction() {
+            return Step::DropCompaction(Box::new(open.clone()));
         }
         match self.phase {
             Phase::Ended(_) => Step::Done,
@@ -129,6 +137,10 @@ impl Run {
         }
         if let Some(finding) = self.due_finding() {
             return Step::ReportLoop(finding);
+        }
+        let may_go_on = !self.is_looping() && !self.is_over_calls && self.iterations < self.spec.limits.max_iterations;
+        if may_go_on && self.needs_fitting() {
+            return Step::Fit(self.next_method());
         }
         let planned = if self.is_looping() {
             Err(StopReason::LoopGuard)

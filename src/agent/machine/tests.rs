@@ -1,4 +1,5 @@
 mod attempts;
+mod fitting;
 mod histories;
 mod hooks;
 mod limits;
@@ -41,6 +42,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         fallbacks: Vec::new(),
         system: Vec::new(),
         history_len: 0,
+        view: None,
         input: vec![Message::text(Role::User, "question")],
         context_tokens: 10,
         tools: vec!["echo".into()],

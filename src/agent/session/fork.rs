@@ -56,6 +56,7 @@ impl Sessions {
             ttl_s: source.ttl_s,
             token_budget: source.token_budget.map(|budget| left(budget, source.usage.total())),
             cost_budget: source.cost_budget.map(|budget| Micros(left(budget.0, source.cost.0))),
+            context: source.context.as_ref().and_then(|context| context.of_first(at)).map(Box::new),
             ..Session::new(fork.id.unwrap_or_else(SessionId::mint))
         };
         let copied = pages(&**self.ledger.store(), &partition, 0, at).map_err(LookupError::from);

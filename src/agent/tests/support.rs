@@ -3,6 +3,7 @@
 mod echo;
 mod requests;
 mod scripted;
+mod windowed;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 pub(super) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(super) use self::scripted::{Say, Scripted};
+pub(super) use self::windowed::{Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;
@@ -29,6 +31,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{Registry, Tool};
 use crate::types::approval::ApprovalTerms;
+use crate::types::context::ContextRules;
 use crate::types::guard::Guards;
 use crate::types::rules::{LoopGuardRules, LoopRules};
 use crate::types::run::OnLimit;
@@ -107,6 +110,7 @@ pub(super) struct TestAgentBuilder {
     retention: Option<Retention>,
     approval: ApprovalTerms,
     guards: Option<Guards>,
+    windowed: Option<(Arc<Windowed>, u64)>,
 }
 
 impl TestAgentBuilder {
@@ -118,6 +122,11 @@ impl TestAgentBuilder {
     /// What its runs are held to.
     pub(super) fn guards(self, guards: Guards) -> Self {
         Self { guards: Some(guards), ..self }
+    }
+
+    /// Has it ask this model instead, which it believes to take so many tokens.
+    pub(super) fn windowed(self, model: &Arc<Windowed>, window: u64) -> Self {
+        Self { windowed: Some((model.clone(), window)), ..self }
     }
 
     /// Its store, which others may hold too.
@@ -203,14 +212,19 @@ impl TestAgentBuilder {
         };
         let behind: Vec<_> =
             (0..).zip(&spares).map(|(number, spare)| guarded(&format!("spare{number}"), spare)).collect();
+        let asked: Arc<dyn Model> = match &self.windowed {
+            Some((windowed, _)) => windowed.clone(),
+            None => guarded("scripted", &model),
+        };
         let generation = Generation {
             catalog: with_spares(
-                guarded("scripted", &model),
+                asked,
                 (
                     (None, self.hedge_after, self.approval),
                     (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut)),
                 ),
                 behind.into_iter().zip(configs),
+                self.windowed.as_ref().map_or(200_000, |(_, window)| *window),
             ),
             health: health.clone(),
             tools: Arc::new(Registry::new(tools).unwrap().into()),
@@ -244,12 +258,12 @@ fn uncut() -> Guards {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, ((system, None, ApprovalTerms::default()), (unguarded(), Guards::default())), [])
+    with_spares(model, ((system, None, ApprovalTerms::default()), (unguarded(), Guards::default())), [], 200_000)
 }
 
-/// Rules by which a model may call the same tool again and again.
+/// Rules by which a model may call the same tool again and again, and is sent all that was said.
 pub(super) fn unguarded() -> LoopRules {
-    LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }
+    LoopRules { loop_guard: LoopGuardRules::off(), context: ContextRules::off(), ..LoopRules::default() }
 }
 
 /// The instructions of an agent, how long its model may say nothing, and how its calls are approved.
@@ -260,6 +274,7 @@ fn with_spares(
     model: Arc<dyn Model>,
     ((system, hedge_after, approval), (rules, guards)): (Terms<'_>, (LoopRules, Guards)),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
+    window: u64,
 ) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,
@@ -272,7 +287,7 @@ fn with_spares(
     let price = Some(Price::from_usd(3.0, 3.0, 15.0));
     let mut models = BTreeMap::from([(
         "m".into(),
-        ModelConfig { price, context_window: Some(200_000), max_output_tokens: Some(8_192), ..ModelConfig::default() },
+        ModelConfig { price, context_window: Some(window), max_output_tokens: Some(8_192), ..ModelConfig::default() },
     )]);
     let mut upstreams = vec![Arc::new(Upstream::new("scripted".into(), model, None))];
     let mut fallbacks = Vec::new();

@@ -6,20 +6,24 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 19] = [
     "CallProgress",
     "ClosedQuestion",
+    "CompactedContext",
     "DeferredCall",
     "EndOfHedge",
     "Ending",
+    "FailedCompaction",
     "Fallback",
     "FlaggedInput",
     "Hedge",
     "HookEvent",
     "JudgedGuardrail",
     "OpenQuestion",
+    "PrunedContext",
     "RequiredApproval",
     "ResolvedApproval",
+    "StartedCompaction",
     "TriggeredGuardrail",
     "TruncatedInput",
 ];

@@ -43,6 +43,7 @@ impl<'a> Said<'a> {
             | Event::TurnFinished { .. }
             | Event::StepDiscarded { .. }
             | Event::Guarded(_)
+            | Event::Context(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)

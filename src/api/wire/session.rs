@@ -16,6 +16,7 @@ use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::metadata;
+use crate::types::session::Session;
 use crate::types::{Message, Micros, RunId, SessionId};
 
 /// Longest time a session may be kept, in seconds: ten years.
@@ -51,7 +52,7 @@ pub struct SessionObject {
     pub cost_usd: f64,
     /// Its budgets.
     pub budget: SessionBudgetObject,
-    /// How often its history was shortened.
+    /// How often its history was shortened in what models are sent.
     pub compactions: u64,
     /// How long it is kept after its last change, in seconds; null means the server's setting.
     pub ttl_s: Option<u64>,
@@ -92,10 +93,15 @@ impl From<&Versioned> for SessionObject {
                 cost_limit_usd: session.cost_budget.map(Micros::as_usd),
                 cost_remaining_usd: session.cost_budget.map(left),
             },
-            compactions: 0,
+            compactions: compactions(session),
             ttl_s: session.ttl_s,
         }
     }
+}
+
+fn compactions(session: &Session) -> u64 {
+    let summary = session.context.as_ref().and_then(|context| context.view.summary.as_ref());
+    summary.map_or(0, |summary| u64::from(summary.version))
 }
 
 /// A session to create. An unknown field is an error.

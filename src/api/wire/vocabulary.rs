@@ -5,6 +5,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::approval::ApprovalMode;
+use crate::types::context::Compaction;
 use crate::types::guard::InputMode;
 use crate::types::policy::Mode;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
@@ -54,6 +55,8 @@ vocabulary! {
     OnConflictText of OnConflict: Reject, Enqueue, Interrupt, Concurrent;
     /// What happens when it is unknown whether a call with side effects took effect.
     OnUnknownOutcomeText of OnUnknownOutcome: Fail, Ask, TellModel;
+    /// How what is left out of a conversation is replaced.
+    CompactionText of Compaction: Auto, Llm, Local, Truncate, Off;
     /// What becomes of tool calls that no rule names.
     ModeText of Mode: Allow, ReadOnly, WorkspaceWrite, AskWrites, Prompt, Deny;
     /// What a run does while a call needs an approval.

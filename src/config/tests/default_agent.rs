@@ -42,6 +42,26 @@ fn nothing_written_declares_the_default_agent() {
                 },
                 planning: None,
                 reflection: None,
+                context: ContextRules {
+                    compaction: Auto,
+                    threshold: 0.75,
+                    reserve_tokens: 8192,
+                    keep_last: 6,
+                    keep_first_user: true,
+                    turn_limit: None,
+                    pruning: PruningRules {
+                        enabled: true,
+                        keep_last_turns: 3,
+                        max_chars: 4000,
+                        head_chars: 1500,
+                        tail_chars: 1500,
+                    },
+                    summary: SummaryRules {
+                        model: None,
+                        max_tokens: 1024,
+                        timeout_ms: 120000,
+                    },
+                },
             },
             trace_content: true,
     "#);

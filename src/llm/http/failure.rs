@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::llm::told_window::Told;
 use crate::llm::{ModelErrorKind, Spent};
 use crate::types::Usage;
 
@@ -47,6 +48,8 @@ pub struct Report {
     usage: Option<Usage>,
     /// Whether nothing of an answer had begun.
     is_before_any_answer: bool,
+    /// What it may say of the model's window.
+    told: Option<Box<Told>>,
 }
 
 impl Report {
@@ -70,6 +73,7 @@ impl Report {
             codes: codes.filter_map(Value::as_str).map(str::to_owned).collect(),
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
             retry_after: delay.and_then(|delay| seconds(delay, 1.0)),
+            told: message.and_then(|message| Told::read(error, message)).map(Box::new),
             ..Self::default()
         }
     }
@@ -103,6 +107,11 @@ impl Report {
         self.codes.iter().any(|code| code == "invalid_encrypted_content")
     }
 
+    /// What the upstream says of the model's window, where it refuses the conversation as too long.
+    pub fn told(&self) -> Option<Box<Told>> {
+        self.told.clone().filter(|_| self.is_context_overflow())
+    }
+
     /// How long the upstream asks to wait, where its account says so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -120,7 +129,8 @@ impl Report {
     fn plain(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_PLAIN).collect();
-        Self { message: (!text.is_empty() && !text.starts_with('<')).then_some(text), ..Self::default() }
+        let told = Told::read(&Value::Null, &text).map(Box::new);
+        Self { message: (!text.is_empty() && !text.starts_with('<')).then_some(text), told, ..Self::default() }
     }
 
     /// The status that an error within an answer stands for: its code, or 400 where it blames the request.
@@ -190,13 +200,17 @@ impl Report {
     fn is_context_overflow(&self) -> bool {
         const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
         /// Of OpenAI, vLLM, SGLang, llama.cpp, Anthropic, Gemini, Bedrock and their gateways.
-        const PHRASES: [&str; 9] = [
+        const PHRASES: [&str; 13] = [
             "maximum context length",
             "model's context length",
             "context window",
             "context limit",
             "available context size",
             "prompt is too long",
+            "maximum prompt length",
+            "maximum model length",
+            "too large for model with",
+            "inputs` tokens + `max_new_tokens` must be",
             "input is too long",
             "reduce the length of the messages",
             "exceeds the maximum number of tokens",

@@ -184,8 +184,14 @@ async fn refused(upstream: &Upstream, response: Response, deadline: Instant) -> 
     let what = refusal(status, &report);
     let (status, retry_after) = (report.status_of(status), retry_after.or(report.retry_after()));
     let (status, spent) = (Some(status.as_u16()), report.spent(status.as_u16()));
-    let refuses_reasoning = report.refuses_reasoning();
-    ModelError { status, retry_after, refuses_reasoning, ..upstream.error(report.kind(status), what).having(spent) }
+    let (refuses_reasoning, told) = (report.refuses_reasoning(), report.told());
+    ModelError {
+        status,
+        retry_after,
+        refuses_reasoning,
+        told,
+        ..upstream.error(report.kind(status), what).having(spent)
+    }
 }
 
 /// As much of the body of an error as is read.

@@ -251,7 +251,8 @@ impl Upstream {
             (report.and_then(Report::usage), report.is_some_and(Report::refuses_reasoning));
         let extent = if matches!(fault, Fault::UnusableCall(_)) { Extent::Answer } else { Extent::Model };
         let error = self.error(kind, fault).having(fault.spent());
-        ModelError { status, retry_after, extent, usage, refuses_reasoning, ..error }
+        let told = report.and_then(Report::told);
+        ModelError { status, retry_after, extent, usage, refuses_reasoning, told, ..error }
     }
 
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {

@@ -217,6 +217,7 @@ async fn upstream_refusals_are_classified() {
         extent: Extent::Model,
         usage: None,
         refuses_reasoning: false,
+        told: None,
     };
     assert_eq!(error, expected);
 

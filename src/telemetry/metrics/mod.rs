@@ -4,6 +4,7 @@
 //! are bounded: what names something is counted by its name only if the configuration has the name.
 
 mod bounds;
+mod context;
 mod declare;
 mod family;
 mod guards;

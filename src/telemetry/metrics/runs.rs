@@ -4,6 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::bounds::{DURATIONS, MOST_NAMES};
+use super::context::ContextMeters;
 use super::declare::Declarations;
 use super::family::{Family, Few, Histogram, Reserved, Spending};
 use super::guards::GuardMeters;
@@ -111,6 +112,7 @@ pub(super) struct RunMetrics {
     pub(super) queue_wait: Histogram,
     pub(super) budget_warnings: Family<Counter>,
     pub(super) guards: GuardMeters,
+    pub(super) context: ContextMeters,
     pub(super) reserved_tokens: Gauge,
     pub(super) reserved_cost: Reserved,
 }
@@ -136,6 +138,7 @@ impl RunMetrics {
             queue_wait: queue_wait.of(&[]),
             budget_warnings,
             guards: GuardMeters::declare(to),
+            context: ContextMeters::declare(to),
             reserved_tokens: to
                 .gauge("reserved_tokens", "Tokens that this replica's model calls in flight have reserved of budgets."),
             reserved_cost: to.reserved("reserved_cost", "US dollars that these calls have reserved of budgets."),

@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::types::context::{CompactionFailed, ContextEvent, Method};
 use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
 
@@ -83,6 +84,14 @@ fn every_declared_metric_is_written_under_its_name() {
         call_id: None,
     }));
     all.runs.guards.count(&judged());
+    all.runs.context.count(&ContextEvent::CompactionFailed(CompactionFailed {
+        step: 1,
+        method: Method::Local,
+        reason: String::new(),
+        interrupted: false,
+        latency_ms: 0,
+        call: None,
+    }));
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

@@ -4,6 +4,7 @@ use super::content::Content;
 use super::names::{self, event, operation};
 use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
+use crate::types::context::{Compacted, CompactionFailed, ContextEvent, Method, Pruned, SummaryCall, WindowLearned};
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::guard::{Asked, Guarded, JudgeCall, Judged, Triggered};
@@ -224,6 +225,39 @@ pub(super) fn judging(span: &mut Span, subject: &Subject, (call, provider): (&Ju
     span.set(names::STEP, asked.step);
     span.set(names::GUARDRAIL, asked.name.clone());
     span.set(names::GUARDRAIL_ON, asked.on.as_str());
+}
+
+/// What a model is shown of the conversation was shortened, or could not be.
+pub(super) fn shortened(event: &ContextEvent, at_ms: u64) -> Option<Moment> {
+    let sizes = |before: u64, after: u64| [(names::TOKENS_BEFORE, before.into()), (names::TOKENS_AFTER, after.into())];
+    Some(match event {
+        ContextEvent::Pruned(Pruned { before_tokens, after_tokens, .. }) => {
+            Moment::new(event::CONTEXT_PRUNED, at_ms, sizes(*before_tokens, *after_tokens))
+        }
+        ContextEvent::Compacted(Compacted { summary, before_tokens, after_tokens, .. }) => {
+            let [before, after] = sizes(*before_tokens, *after_tokens);
+            let method = (names::COMPACTION_METHOD, summary.method.as_str().into());
+            Moment::new(event::CONTEXT_COMPACTED, at_ms, [before, after, method])
+        }
+        ContextEvent::CompactionFailed(CompactionFailed { method, .. }) => {
+            Moment::new(event::COMPACTION_FAILED, at_ms, [(names::COMPACTION_METHOD, method.as_str().into())])
+        }
+        ContextEvent::WindowLearned(WindowLearned { window, .. }) => {
+            Moment::new(event::WINDOW_LEARNED, at_ms, [("loopgate.context.window", (*window).into())])
+        }
+        ContextEvent::CompactionStarted(_) => return None,
+    })
+}
+
+/// A model call that summarised messages.
+pub(super) fn summarising(span: &mut Span, subject: &Subject, (call, provider): (&SummaryCall, &str), step: u32) {
+    span.kind = Kind::Client;
+    span.set(names::OPERATION, operation::CHAT);
+    called(span, (&call.model, provider));
+    usage(span, &call.usage, &call.model.price);
+    span.set(names::AGENT, subject.agent.clone());
+    span.set(names::STEP, step);
+    span.set(names::COMPACTION_METHOD, Method::Llm.as_str());
 }
 
 /// A budget that is four fifths used.

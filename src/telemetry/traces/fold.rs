@@ -135,6 +135,7 @@ impl SpanFold {
                 self.root.add(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
             }
             Event::Guarded(guarded) => self.guard(guarded),
+            Event::Context(event) => self.shorten(event),
             Event::ToolStarted { step, call, effect } => {
                 let (step, _) = self.go_on_with_step(*step);
                 self.calls.start((&self.subject, &mut self.room), step, call, *effect, self.now_ms);

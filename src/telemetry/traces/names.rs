@@ -93,6 +93,12 @@ pub const GUARDRAIL: &str = "loopgate.guardrail.name";
 pub const GUARDRAIL_ON: &str = "loopgate.guardrail.on";
 /// What it said when it was asked.
 pub const GUARDRAIL_VERDICT: &str = "loopgate.guardrail.verdict";
+/// How messages were replaced.
+pub const COMPACTION_METHOD: &str = "loopgate.compaction.method";
+/// How many tokens the next call had before the conversation was shortened.
+pub const TOKENS_BEFORE: &str = "loopgate.context.tokens_before";
+/// How many it has then.
+pub const TOKENS_AFTER: &str = "loopgate.context.tokens_after";
 /// Why a run was resumed.
 pub const CAUSE: &str = "loopgate.resumption.cause";
 /// Whether the log has no end of a span.
@@ -136,6 +142,14 @@ pub mod event {
     pub const GUARDRAIL: &str = "loopgate.guardrail_triggered";
     /// A guardrail's service was asked about a text.
     pub const GUARDRAIL_JUDGED: &str = "loopgate.guardrail_judged";
+    /// Old results of tools are shortened.
+    pub const CONTEXT_PRUNED: &str = "loopgate.context_pruned";
+    /// Messages are replaced.
+    pub const CONTEXT_COMPACTED: &str = "loopgate.context_compacted";
+    /// A method did not shorten the conversation.
+    pub const COMPACTION_FAILED: &str = "loopgate.compaction_failed";
+    /// The upstream refused a conversation that is longer than it takes.
+    pub const WINDOW_LEARNED: &str = "loopgate.window_learned";
     /// The run is to stop.
     pub const STOP: &str = "loopgate.stop_requested";
     /// Commands of the inbox were applied.

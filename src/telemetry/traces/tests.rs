@@ -207,6 +207,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             | Event::RunStarted
             | Event::RunResumed { .. }
             | Event::Guarded(_)
+            | Event::Context(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::LoopGuardTriggered(_)

@@ -45,7 +45,8 @@ fn request(driver: &Driver, reserve: Reservation, closing: Option<StopReason>, i
     let bound = output_bound(driver, reserve, closing.is_some());
     let run = driver.recorder.run();
     let has_fallback = closing.is_none() && fall_back::has_other(driver);
-    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
+    let conversation = (&driver.history, driver.shown.as_deref());
+    let request = context::model_request(run, conversation, &driver.tools, bound, closing, in_one_piece, deadline);
     ModelRequest { has_fallback, ..request }
 }
 

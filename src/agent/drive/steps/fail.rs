@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::steps::fall_back;
+use crate::agent::drive::steps::{compact, fall_back};
 use crate::agent::machine::budget::{estimated_usage, partial_usage, whole_usage};
 use crate::agent::machine::{Lack, NextModel, Run};
 use crate::llm::error_class::ErrorClass;
 use crate::llm::retry::RetryPolicy;
 use crate::llm::{ModelError, ModelErrorKind, Spent};
+use crate::types::context::{ContextEvent, WindowLearned};
 use crate::types::event::{DiscardReason, Reservation};
 use crate::types::fallback::FellBack;
 use crate::types::pauses::{random, spread};
@@ -30,6 +31,8 @@ enum Next {
     OnceEarned,
     /// Another model is asked.
     Other(Box<FellBack>),
+    /// The same model is asked again, once the conversation is shortened that it refused as too long.
+    Shortened(Box<WindowLearned>),
     /// The run stops, as these other models are not asked.
     Stop(Vec<String>),
 }
@@ -72,6 +75,12 @@ pub async fn fail_step(
             }
             Ok(())
         }
+        Next::Shortened(learned) => {
+            let (run, model, window) = (&driver.recorder.run().spec().id, &learned.model, learned.window);
+            tracing::warn!(%run, %model, window, "the upstream refused the conversation as too long; it is shortened");
+            let learned = Event::Context(Box::new(ContextEvent::WindowLearned(*learned)));
+            driver.end_step_and(reserve, discarded, Some(learned)).await
+        }
         Next::Other(fell_back) => fall_back::after_step(driver, (reserve, discarded), fell_back).await,
         Next::Again(pause) => {
             driver.end_step(reserve, discarded).await?;
@@ -92,6 +101,8 @@ fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, erro
     let run = driver.recorder.run();
     let again = pause_before_next(driver, has_spoken, error);
     let repeat = |pause| driver.model.take_retry().then_some(Next::Again(pause));
+    let learned = if closing || has_spoken { None } else { compact::learned(run, error) };
+    let shortened = |learned| Next::Shortened(Box::new(learned));
     let is_of_model = error.class().concerns_the_model_alone() && (!has_spoken || run.may_discard());
     let may_fall_back = !closing && is_of_model && run.has_fallback();
     if (!may_fall_back || run.failures() == 0)
@@ -100,7 +111,8 @@ fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, erro
         return next;
     }
     if !may_fall_back {
-        return again.map_or(Next::Stop(Vec::new()), |_| Next::OnceEarned);
+        let or_stop = || learned.map_or_else(|| Next::Stop(Vec::new()), shortened);
+        return again.map_or_else(or_stop, |_| Next::OnceEarned);
     }
     let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
     let NextModel { model, skipped } = run.next_model_after(taken, lack, |model| fall_back::refusal(driver, model));
@@ -109,7 +121,10 @@ fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, erro
             let (kind, cause) = (error.failure(), run_error(error, has_spoken).message);
             Next::Other(Box::new(fall_back::from_present(run, to, (kind, cause), skipped)))
         }
-        (None, again) => again.and_then(repeat).or(again.map(|_| Next::OnceEarned)).unwrap_or(Next::Stop(skipped)),
+        (None, again) => {
+            let repeated = again.and_then(repeat).or(again.map(|_| Next::OnceEarned)).or(learned.map(shortened));
+            repeated.unwrap_or(Next::Stop(skipped))
+        }
     }
 }
 

@@ -18,10 +18,11 @@ use crate::agent::usage::CountedRun;
 use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
+use crate::types::context::SessionContext;
 use crate::types::pending::PendingCall;
 use crate::types::report::Report;
 use crate::types::session::Session;
-use crate::types::{Event, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
+use crate::types::{Event, Message, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
 
 /// What an attempt to record a run's end came to.
 enum Attempt {
@@ -144,6 +145,7 @@ async fn record_end(
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
     let (spec, leg) = (run.spec().clone(), run.leg());
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { left_to_session(run) } else { Vec::new() });
+    let context = session_context(run, messages.as_deref());
     // The day on which a run is counted goes by it.
     let at_ms = driver.recorder.store().now_ms();
     let (commands_seen, counted, retention) = (driver.commands_seen, driver.counted, driver.retention);
@@ -164,6 +166,7 @@ async fn record_end(
             commands_seen,
             session,
             messages,
+            context,
             waits_until_ms,
             lease,
         };
@@ -174,6 +177,13 @@ async fn record_end(
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
     driver.uncounted = Some(Box::new(CountedRun::new(&spec, leg, outcome, at_ms, uncounted)));
     Ok(next)
+}
+
+/// What the session keeps of what models are shown, if it gets these messages of the run.
+fn session_context(run: &Run, messages: Option<&[Message]>) -> Option<SessionContext> {
+    let spec = run.spec();
+    spec.session.as_ref()?;
+    run.session_context(spec.history_len + messages.map_or(0, |messages| messages.len() as u64))
 }
 
 /// How many bytes were sent to the run. More cannot be sent before its end is recorded: that it has read all commands is

@@ -7,18 +7,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::agent::context::request::judging_request;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::guarded;
 use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::beside::{End, Heard, charge, hear};
 use crate::agent::limits::quota::Refusal;
-use crate::agent::machine::budget::{self, arrived_usage, estimated_usage, partial_usage};
+use crate::agent::machine::budget::{self, partial_usage};
 use crate::failpoint;
 use crate::guard::question;
-use crate::llm::{Delta, DeltaStream, ModelError, ModelErrorKind, ModelTurn, Spent};
+use crate::llm::Spent;
 use crate::store::CommitError;
 use crate::types::event::Reservation;
 use crate::types::fallback::CallTerms;
@@ -28,7 +28,7 @@ use crate::types::guard::{
 use crate::types::pauses::spread;
 use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::shortfall::BudgetKind;
-use crate::types::{Event, Shortfall, StopReason, Usage, Used};
+use crate::types::{Event, Shortfall, StopReason, Used};
 
 /// How long a run waits at most for what other runs have reserved before it looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -41,13 +41,6 @@ pub(super) struct Question<'a> {
     pub(super) text: &'a str,
     /// What the step's own call took, if the step is under way.
     pub(super) in_step: Option<Used>,
-}
-
-/// How a call ended.
-enum End {
-    Said(Box<ModelTurn>),
-    Failed(ModelError),
-    Interrupted(Interruption),
 }
 
 /// Asks, and records what was said. `None` if the run is to stop, or another replica goes on with it, before there is a verdict.
@@ -66,7 +59,8 @@ pub(super) async fn judge(driver: &mut Driver, question: &Question<'_>) -> Resul
     let request = judging_request(driver.recorder.run(), &judging, (question.judge, question.text));
     let mut deltas = driver.generation.catalog.model(&judging.model.upstream).stream(request);
     let mut heard = Heard::default();
-    let end = hear(driver, question, &mut deltas, &mut heard).await;
+    let patience = Duration::from_millis(question.judge.timeout_ms);
+    let end = hear(driver, &mut deltas, &mut heard, (patience, "no verdict")).await;
     drop(deltas);
     failpoint::hit("guardrail.answered");
     let (verdict, failed) = match &end {
@@ -79,7 +73,7 @@ pub(super) async fn judge(driver: &mut Driver, question: &Question<'_>) -> Resul
         let why = if let End::Failed(error) = &end { error.to_string() } else { "its answer is no verdict".to_owned() };
         warn(driver, question, &why);
     }
-    let (usage, unconfirmed) = charge(&judging, &end, &heard);
+    let (usage, unconfirmed) = charge(judging.reserved, &judging.model, &end, &heard);
     let call = JudgeCall { model: judging.model.clone(), usage, unconfirmed, failed, in_step: judging.in_step };
     let judged = Judged {
         asked: judging.asked,
@@ -240,94 +234,6 @@ async fn give_back(driver: &mut Driver, (place, own): (u32, Reservation), in_ste
     match driver.meter.reserve(&driver.recorder, place, own).await {
         Ok(()) | Err(Refusal::Short(_)) => Ok(()),
         Err(Refusal::Failed(error)) => Err(error),
-    }
-}
-
-/// What was heard of the model.
-#[derive(Debug, Default)]
-struct Heard {
-    bytes: usize,
-    has_begun: bool,
-    is_queued: bool,
-    /// Until when surely nothing is sent.
-    pauses_until: Option<Instant>,
-}
-
-impl Heard {
-    fn take(&mut self, delta: &Delta) {
-        match delta {
-            Delta::Text(text) | Delta::Refusal(text) | Delta::Thinking(text) => self.bytes += text.len(),
-            Delta::CallArguments { delta, .. } => self.bytes += delta.len(),
-            Delta::Queued => self.is_queued = true,
-            Delta::Dequeued { .. } => self.is_queued = false,
-            Delta::Begun => self.has_begun = true,
-            Delta::Retry { delay, .. } => self.pauses_until = Some(Instant::now() + *delay),
-            Delta::Finished(_) => {}
-        }
-    }
-
-    /// What the call may have cost so far.
-    fn spent(&self) -> Spent {
-        let pauses = self.pauses_until.is_some_and(|until| Instant::now() < until);
-        match () {
-            () if self.has_begun || self.bytes > 0 => Spent::Unknown,
-            () if self.is_queued || pauses => Spent::Nothing,
-            // The answer may be asked for in one piece, which begins to arrive after its last token.
-            () => Spent::Unknown,
-        }
-    }
-}
-
-/// Hears the model until its turn is whole, it fails or takes too long, or the run is interrupted.
-async fn hear(driver: &mut Driver, question: &Question<'_>, deltas: &mut DeltaStream, heard: &mut Heard) -> End {
-    let patience = Duration::from_millis(question.judge.timeout_ms);
-    let listening = async {
-        while let Some(delta) = deltas.next().await {
-            match delta {
-                Ok(Delta::Finished(turn)) => return End::Said(turn),
-                Ok(delta) => heard.take(&delta),
-                Err(error) => return End::Failed(error),
-            }
-        }
-        let error = ModelError::new(ModelErrorKind::Transient, "the model's stream ended before its turn was finished");
-        End::Failed(error.having(Spent::Unknown))
-    };
-    let end = tokio::select! {
-        biased;
-        end = timeout_at(Instant::now() + patience, listening) => end.ok(),
-        interruption = driver.signals.interrupted() => Some(End::Interrupted(interruption)),
-    };
-    let end = end.unwrap_or_else(|| {
-        let error = ModelError::new(ModelErrorKind::Timeout, format!("no verdict within {} ms", patience.as_millis()));
-        End::Failed(error.having(heard.spent()))
-    });
-    match (end, driver.signals.now()) {
-        // The model gave up because the run's time was up: that is no failure of the model's.
-        (End::Failed(_), Some(interruption)) => End::Interrupted(interruption),
-        (end, _) => end,
-    }
-}
-
-/// What the run is charged for the call, and what that may have taken beyond it.
-fn charge(judging: &Judging, end: &End, heard: &Heard) -> (Usage, Used) {
-    let (reserved, bound) = (judging.reserved, Some(judging.reserved.output_tokens));
-    let by = |spent, told: Option<Usage>| match (spent, told) {
-        (Spent::Nothing, _) => (Usage::default(), Used::default()),
-        (Spent::Input, _) => (estimated_usage(reserved, 0), Used::default()),
-        (Spent::Unknown, Some(told)) => (told, Used::default()),
-        (Spent::Unknown, None) => partial_usage(reserved, bound, &judging.model.price, heard.bytes),
-    };
-    match end {
-        End::Said(turn) => {
-            let bytes = heard.bytes.max(turn.bytes());
-            let most = reserved.tokens().saturating_mul(4);
-            let told = turn.usage.and_then(|usage| budget::believable(&usage, most, bytes));
-            (told.unwrap_or_else(|| arrived_usage(reserved, bound, bytes)), Used::default())
-        }
-        End::Failed(error) => {
-            by(error.spent.max(if heard.bytes > 0 { Spent::Unknown } else { Spent::Nothing }), error.usage)
-        }
-        End::Interrupted(_) => by(heard.spent(), None),
     }
 }
 

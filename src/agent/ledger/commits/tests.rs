@@ -97,6 +97,7 @@ impl Place {
             commands_seen: 0,
             session,
             messages,
+            context: None,
             waits_until_ms,
             lease: outcome.status().is_final().then(|| (keys::lease(&self.spec.id), self.fence)),
         };

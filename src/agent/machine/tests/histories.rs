@@ -101,6 +101,8 @@ impl Chance {
                 self.story.happens(Event::RunFinished(Box::new(outcome)));
             }
             Step::FallBack
+            | Step::Fit(_)
+            | Step::DropCompaction(_)
             | Step::DropJudging(_)
             | Step::WarnBudget { .. }
             | Step::AskStartHooks

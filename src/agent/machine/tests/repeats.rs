@@ -1,6 +1,7 @@
 //! Models that repeat their tool calls, and what they are asked beside the conversation.
 
 use super::*;
+use crate::types::context::ContextRules;
 use crate::types::rules::{LoopFinding, LoopRule, Reflection};
 
 fn guarded() -> RunSpec {
@@ -238,6 +239,7 @@ fn what_a_model_is_asked_fits_its_window_and_its_budget() {
         planning: Some(prompt.clone()),
         reflection: Some(Reflection { every: 1, prompt }),
         loop_guard: LoopGuardRules::off(),
+        context: ContextRules::off(),
         ..LoopRules::default()
     };
     let rules = Arc::new(rules);

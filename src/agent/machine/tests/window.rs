@@ -1,11 +1,13 @@
 //! Conversations that grow beyond what the model takes.
 
 use super::*;
+use crate::types::context::ContextRules;
 
 /// A run whose model takes few tokens, after a tool call with a result of so many bytes.
 fn with_result_of(bytes: usize, change: impl FnOnce(&mut RunSpec)) -> Story {
     let mut spec = spec();
     spec.context_window = 1_000;
+    Arc::make_mut(&mut spec.rules).context = ContextRules::off();
     change(&mut spec);
     let mut story = Story::begin(spec);
     let call = call(1, "echo");

@@ -234,7 +234,7 @@ impl Scripted {
 }
 
 /// Every assistant call has exactly one result before the next message of another kind.
-fn assert_paired(conversation: &Conversation) {
+pub(super) fn assert_paired(conversation: &Conversation) {
     let mut open: Vec<CallId> = Vec::new();
     for message in conversation.iter() {
         let parts = parts(message).unwrap();

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
+use crate::api::wire::agent::context_events::{CompactedContext, FailedCompaction, PrunedContext, StartedCompaction};
 use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::guarded::{FlaggedInput, JudgedGuardrail, TriggeredGuardrail, TruncatedInput};
 use crate::api::wire::agent::hook::HookEvent;
@@ -22,6 +23,7 @@ use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
+use crate::types::context::ContextEvent;
 use crate::types::event::DiscardReason;
 use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
@@ -97,6 +99,18 @@ pub enum NativeEvent<'a> {
     /// A message was longer than messages may be, and was cut.
     #[serde(rename = "input.truncated")]
     InputTruncated(TruncatedInput),
+    /// Old results of tools are shortened in what the model is sent.
+    #[serde(rename = "context.pruned")]
+    ContextPruned(PrunedContext),
+    /// A model is asked for a summary of earlier messages.
+    #[serde(rename = "compaction.started")]
+    CompactionStarted(StartedCompaction<'a>),
+    /// Earlier messages are replaced in what the model is sent.
+    #[serde(rename = "context.compacted")]
+    ContextCompacted(CompactedContext),
+    /// A method did not shorten the conversation.
+    #[serde(rename = "compaction.failed")]
+    CompactionFailed(FailedCompaction<'a>),
     /// A budget is four fifths used: tokens, or US dollars.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
@@ -248,6 +262,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             }
         }
         Event::Guarded(guarded) => guarded_event(seq, guarded)?,
+        Event::Context(event) => context_event(seq, event)?,
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
@@ -317,6 +332,18 @@ fn guarded_event(seq: u64, guarded: &Guarded) -> Option<NativeEvent<'_>> {
         Guarded::Triggered(triggered) => NativeEvent::GuardrailTriggered(TriggeredGuardrail::new(seq, triggered)),
         Guarded::Judged(judged) => NativeEvent::GuardrailJudged(JudgedGuardrail::new(seq, judged)),
         Guarded::Judging(_) => return None,
+    })
+}
+
+fn context_event(seq: u64, event: &ContextEvent) -> Option<NativeEvent<'_>> {
+    Some(match event {
+        ContextEvent::Pruned(pruned) => NativeEvent::ContextPruned(PrunedContext::new(seq, pruned)),
+        ContextEvent::CompactionStarted(started) => {
+            NativeEvent::CompactionStarted(StartedCompaction::new(seq, started))
+        }
+        ContextEvent::Compacted(compacted) => NativeEvent::ContextCompacted(CompactedContext::new(seq, compacted)),
+        ContextEvent::CompactionFailed(failed) => NativeEvent::CompactionFailed(FailedCompaction::new(seq, failed)),
+        ContextEvent::WindowLearned(_) => return None,
     })
 }
 

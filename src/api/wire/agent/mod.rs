@@ -3,6 +3,8 @@
 pub mod approval;
 mod attempts;
 pub mod budget;
+pub mod context;
+mod context_events;
 pub mod ending;
 pub mod entry;
 mod event_names;

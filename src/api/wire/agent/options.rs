@@ -4,6 +4,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::agent::{GuardsPatch, LimitsPatch};
+use crate::api::wire::agent::context::ContextOptions;
 use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
 use crate::api::wire::agent::rules::{LoopGuardOptions, PlanningOptions, ReflectionOptions, ToolErrorOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
@@ -49,6 +50,9 @@ pub struct AgentOptions {
     /// Whether the model is asked from time to time how far it has come.
     #[schema(value_type = Option<ReflectionOptions>)]
     pub reflection: Option<JsonObject<ReflectionOptions>>,
+    /// How a conversation is shortened that grows too long.
+    #[schema(value_type = Option<ContextOptions>)]
+    pub context: Option<JsonObject<ContextOptions>>,
     /// Stricter guards than the agent's.
     #[schema(value_type = Option<GuardOptions>)]
     pub guards: Option<JsonObject<GuardOptions>>,

@@ -88,6 +88,7 @@ pub fn read(
         planning: prompt("agent.planning.prompt", planning.enabled, planning.prompt)?,
         reflection: prompt("agent.reflection.prompt", reflection.enabled, reflection.prompt)?,
         reflect_every: reflection.every,
+        ..RulesPatch::default()
     })
 }
 

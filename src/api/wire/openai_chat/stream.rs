@@ -106,6 +106,7 @@ impl ChatChunks {
             | Event::HedgeEnded(_)
             | Event::StepDiscarded { .. }
             | Event::Guarded(_)
+            | Event::Context(_)
             | Event::BudgetWarning { .. }
             | Event::ApprovalRequired(_)
             | Event::ApprovalResolved(_)

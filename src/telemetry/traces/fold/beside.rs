@@ -1,9 +1,10 @@
-//! Model calls beside that of a step: a second one of the step, and those by which guardrails judge. Pure.
+//! Model calls beside that of a step: a second one of the step, those by which guardrails judge, and those that summarise. Pure.
 
 use super::SpanFold;
 use crate::telemetry::traces::describe;
 use crate::telemetry::traces::names;
 use crate::types::SpanKey;
+use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
 use crate::types::guard::{Guarded, Judged, Verdict};
 use crate::types::hedge::HedgeEnded;
 use crate::types::price::StepModel;
@@ -22,6 +23,39 @@ impl SpanFold {
         if ended.to.is_some() {
             describe::called(call, (&self.model, self.providers.of(&self.model.upstream)));
         }
+    }
+
+    /// What a model is shown of the conversation was shortened. A model call that summarised is a span of its own.
+    pub(super) fn shorten(&mut self, event: &ContextEvent) {
+        let called = match event {
+            ContextEvent::Compacted(Compacted { step, latency_ms, call, .. })
+            | ContextEvent::CompactionFailed(CompactionFailed { step, latency_ms, call, interrupted: false, .. }) => {
+                call.as_deref().map(|call| (*step, *latency_ms, call))
+            }
+            ContextEvent::Pruned(_)
+            | ContextEvent::CompactionStarted(_)
+            | ContextEvent::CompactionFailed(_)
+            | ContextEvent::WindowLearned(_) => None,
+        };
+        if let Some((step, latency_ms, call)) = called {
+            self.summarised(step, latency_ms, call, matches!(event, ContextEvent::CompactionFailed(_)));
+        }
+        if let Some(moment) = describe::shortened(event, self.now_ms) {
+            self.root.add(moment);
+        }
+    }
+
+    fn summarised(&mut self, step: u32, latency_ms: u64, call: &SummaryCall, has_failed: bool) {
+        let earliest = self.root.start_ms;
+        let mut span = self.begin(SpanKey::Summary(step, call.messages), "").within(self.stage());
+        span.start_ms = self.now_ms.saturating_sub(latency_ms).max(earliest);
+        span.end_ms = self.now_ms;
+        let provider = self.providers.of(&call.model.upstream);
+        describe::summarising(&mut span, &self.subject, (call, provider), step);
+        if has_failed {
+            span.fail("compaction_failed", "");
+        }
+        self.push(span);
     }
 
     /// What a guard found or did. A model call that judged is a span of its own, within the step in whose name it judged if that is

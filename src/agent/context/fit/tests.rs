@@ -1,0 +1,232 @@
+//! Properties of what is shown of a conversation.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use crate::agent::context::fit::local;
+use crate::agent::context::fit::shown::{Shown, messages};
+use crate::agent::context::fit::subject::{Given, Subject};
+use crate::llm::message_parts;
+use crate::types::context::{ContextRules, Method, View};
+use crate::types::conversation::Part;
+use crate::types::{CallId, Conversation, Message, Role, ToolCall};
+
+/// What a conversation is made of: who speaks, and how much.
+#[derive(Debug, Clone)]
+enum Said {
+    User(usize),
+    Assistant(usize),
+    /// A turn that calls tools, and how long their results are.
+    Calls(Vec<usize>),
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        (1..400_usize).prop_map(Said::User),
+        (1..400_usize).prop_map(Said::Assistant),
+        prop::collection::vec(1..9_000_usize, 1..4).prop_map(Said::Calls),
+    ]
+}
+
+/// A conversation that begins with a user. Ids of calls are used again in later turns.
+fn conversation(said: &[Said]) -> Vec<Message> {
+    let mut all = vec![Message::text(Role::User, "0 first")];
+    for said in said {
+        let place = all.len();
+        match said {
+            Said::User(length) => all.push(Message::text(Role::User, &format!("{place} {}", "u".repeat(*length)))),
+            Said::Assistant(length) => {
+                all.push(Message::text(Role::Assistant, &format!("{place} {}", "a".repeat(*length))));
+            }
+            Said::Calls(lengths) => {
+                let id = |at: usize| CallId::foreign(&format!("call_{at}"));
+                let calls: Vec<_> = (0..lengths.len())
+                    .map(|at| ToolCall { id: id(at), name: "echo".into(), arguments: "{}".into() })
+                    .collect();
+                all.push(Message::assistant(&format!("{place}"), &calls));
+                all.extend((0..).zip(lengths).map(|(at, length)| Message::tool(&id(at), &"r".repeat(*length))));
+            }
+        }
+    }
+    all
+}
+
+/// Shortens a conversation as a run would, until it fits or nothing is left to do; the views that it had.
+fn shorten(all: &[Message], rules: &ContextRules, most: u64, methods: &[Method]) -> Vec<(View, u64, u64)> {
+    let (mut view, mut found) = (View::default(), Vec::new());
+    let weight: usize = all.iter().map(Message::weight).sum();
+    let mut tokens = (weight as u64).div_ceil(4);
+    let mut methods = methods.iter();
+    let mut method = methods.next().copied();
+    for _ in 0..12 {
+        if tokens <= most {
+            break;
+        }
+        let whole = view.clone();
+        let subject = Subject::new(Given {
+            messages: all.iter().collect(),
+            view: &whole,
+            rules,
+            beside: 0,
+            tokens,
+            most,
+            step: 1,
+        });
+        let pruned = if let Some(pruned) = subject.prune() {
+            Some(pruned)
+        } else if let Some(by) = method {
+            let compacted = subject.replaced(100).and_then(|replaced| {
+                let text = local::summary(replaced.messages.iter().copied(), replaced.earlier);
+                subject.compacted(&replaced.cut, by, if by == Method::Truncate { String::new() } else { text })
+            });
+            let Some(compacted) = compacted else {
+                method = methods.next().copied();
+                continue;
+            };
+            view = View { covers: compacted.covers, kept: compacted.kept, summary: Some(compacted.summary), ..view };
+            tokens = compacted.after_tokens;
+            found.push((view.clone(), tokens, compacted.before_tokens));
+            continue;
+        } else {
+            subject.squeeze()
+        };
+        let Some(pruned) = pruned else { break };
+        view = View { soft: pruned.soft.max(view.soft), hard: pruned.hard.max(view.hard), ..view };
+        tokens = pruned.after_tokens;
+        found.push((view.clone(), tokens, pruned.before_tokens));
+    }
+    found
+}
+
+/// Checks that every call has one result behind it, and every result a call before it.
+fn assert_paired(shown: &[Message]) {
+    let mut open: Vec<CallId> = Vec::new();
+    for message in shown {
+        let parts = message_parts(message).unwrap();
+        if message.role == Role::Tool {
+            for result in parts.list.iter().filter_map(Part::as_result) {
+                let place = open.iter().position(|open| *open == result.call).expect("a result without its call");
+                open.remove(place);
+            }
+        } else {
+            assert!(open.is_empty(), "a call without its result");
+            open = parts.list.iter().filter_map(Part::as_call).map(|call| call.id.clone()).collect();
+        }
+    }
+    assert!(open.is_empty(), "a call without its result at the end");
+}
+
+/// The places that the texts of messages name.
+fn places(shown: &[Message]) -> Vec<usize> {
+    let text =
+        |message: &Message| message_parts(message).unwrap().list.iter().filter_map(Part::as_text).collect::<String>();
+    shown.iter().filter_map(|message| text(message).split(' ').next()?.parse().ok()).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_is_whole_in_order_and_no_longer_than_it_may_be(
+        said in prop::collection::vec(said(), 0..40),
+        most in 400_u64..6_000,
+        keep_last in 0_u32..9,
+        keep_first_user in any::<bool>(),
+        methods in prop_oneof![Just(vec![Method::Local, Method::Truncate]), Just(vec![Method::Truncate])],
+    ) {
+        let all = conversation(&said);
+        let rules = ContextRules { keep_last, keep_first_user, ..ContextRules::default() };
+        let views = shorten(&all, &rules, most, &methods);
+        for (view, tokens, before) in &views {
+            let shown = messages(view, &rules.pruning, all.iter());
+            assert_paired(&shown);
+            let places = places(&shown);
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            prop_assert_eq!(&places, &sorted, "in order, and each once");
+            let asked = all.iter().rposition(|message| message.role == Role::User).unwrap();
+            prop_assert!(places.contains(&asked), "what the user asks now is shown");
+            prop_assert!(tokens < before, "each round makes it shorter");
+            // What is estimated is what is shown, but for the numbers in a summary's words.
+            let weight: usize = shown.iter().map(Message::weight).sum();
+            let counted = (weight as u64).div_ceil(4);
+            prop_assert!(tokens.abs_diff(counted) <= 8 + counted / 50, "{} tokens are estimated of {}", tokens, counted);
+        }
+        // Nothing but what the user asks, a summary and notes is left of what still does not fit.
+        if let Some((view, tokens, _)) = views.last().filter(|(_, tokens, _)| *tokens > most) {
+            let shown = messages(view, &rules.pruning, all.iter());
+            prop_assert!(shown.len() <= 4 + 2 * 9 + 8, "{} messages are left, of {} tokens", shown.len(), tokens);
+        }
+    }
+
+    #[test]
+    fn a_view_shows_the_same_whenever_it_is_looked_at(
+        said in prop::collection::vec(said(), 1..30),
+        more in prop::collection::vec(said(), 0..10),
+        most in 400_u64..3_000,
+        at in any::<prop::sample::Index>(),
+    ) {
+        let all = conversation(&said);
+        let rules = ContextRules::default();
+        for (view, ..) in shorten(&all, &rules, most, &[Method::Local]) {
+            let grown: Vec<Message> = all.iter().cloned().chain(conversation(&more)).collect();
+            let at = at.index(all.len() + 1);
+            let shown = |split: usize, upto: usize| -> Vec<Message> {
+                let history: Conversation = grown[..split].iter().cloned().collect();
+                let shown = Shown::of(&view, &rules.pruning, &history, &grown[split..upto]);
+                shown.with(&grown[split..]).iter().cloned().collect()
+            };
+            prop_assert_eq!(shown(at, all.len()), shown(0, all.len()), "the session's messages and its own are one conversation");
+        }
+    }
+}
+
+#[test]
+fn what_upstreams_count_decides_how_much_is_left_out() {
+    let said: Vec<Said> = (0..20).flat_map(|_| [Said::Assistant(400), Said::User(400)]).collect();
+    let all = conversation(&said);
+    let whole = View::default();
+    let covered = |tokens| {
+        let rules = ContextRules::default();
+        let given = Given {
+            messages: all.iter().collect(),
+            view: &whole,
+            rules: &rules,
+            beside: 0,
+            tokens,
+            most: 3_000,
+            step: 1,
+        };
+        let subject = Subject::new(given);
+        let replaced = subject.replaced(100).unwrap();
+        let after = subject.compacted(&replaced.cut, Method::Truncate, String::new()).unwrap().after_tokens;
+        (replaced.cut.covers, after)
+    };
+    let (few, after) = covered(4_450);
+    assert!(after <= 3_000 * 2 / 3, "{after}");
+    let (more, after) = covered(12_000);
+    assert!(more >= few && after <= 2_100, "{more} {after}");
+}
+
+#[test]
+fn the_first_message_of_the_user_goes_if_it_is_large() {
+    let mut all = conversation(&vec![Said::Calls(vec![50]); 20]);
+    all[0] = Message::text(Role::User, &format!("0 {}", "u".repeat(8_000)));
+    all.push(Message::text(Role::User, "go on"));
+    let (whole, rules) = (View::default(), ContextRules::default());
+    let kept = |most| {
+        let given = Given {
+            messages: all.iter().collect(),
+            view: &whole,
+            rules: &rules,
+            beside: 0,
+            tokens: 4_000,
+            most,
+            step: 1,
+        };
+        let kept: HashSet<usize> = Subject::new(given).replaced(100).unwrap().cut.kept.into_iter().collect();
+        kept.contains(&0)
+    };
+    assert!(kept(20_000));
+    assert!(!kept(3_000));
+}

@@ -1,0 +1,143 @@
+//! Shortens what the model is shown of a conversation that is too long, one round at a time, and shows it.
+//!
+//! Results of tools are shortened first, if that is enough. Else messages are replaced: by a model's summary, by one that rules
+//! make, or by a note. What was done is an event, stored before the call that it is for, so a replica that takes the run over goes
+//! on with what was done.
+
+use crate::agent::context::fit::local;
+use crate::agent::context::fit::shown::Shown;
+use crate::agent::context::fit::subject::{Given, Subject};
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::summarise::{self, Asked};
+use crate::agent::machine::Run;
+use crate::llm::{ModelError, ModelErrorKind};
+use crate::types::context::{CompactionFailed, ContextEvent, Method, View, WindowLearned};
+use crate::types::{Conversation, Event, Message};
+
+/// About how many tokens a summary has that rules make.
+const LOCAL_TOKENS: u64 = 600;
+/// How many a note has.
+const NOTE_TOKENS: u64 = 80;
+
+/// What a round comes to.
+enum Round {
+    /// This happens.
+    Event(ContextEvent),
+    /// A model is asked for a summary.
+    Ask(Asked),
+}
+
+/// Shortens what the model is shown by this method, or in the last way that is left.
+pub async fn shorten(driver: &mut Driver, method: Option<Method>) -> Result<(), Exit> {
+    if let Some(interruption) = driver.signals.before_a_step() {
+        return driver.handle_interruption(interruption);
+    }
+    match round(driver, method) {
+        Round::Event(event) => {
+            queue(driver, event);
+            Ok(())
+        }
+        Round::Ask(asked) => Box::pin(summarise::summarise(driver, asked)).await,
+    }
+}
+
+/// Shows the model what of the conversation it is to see, for the calls from now on.
+pub fn show(driver: &mut Driver) {
+    let run = driver.recorder.run();
+    let Some(view) = run.view() else { return };
+    if driver.shown.as_ref().is_none_or(|shown| !shown.is_of(view)) {
+        let rules = &run.spec().rules.context.pruning;
+        driver.shown = Some(Box::new(Shown::of(view, rules, &driver.history, run.messages())));
+    }
+}
+
+/// What an upstream said of the window by refusing a conversation, if the conversation can be shortened for it.
+pub(super) fn learned(run: &Run, error: &ModelError) -> Option<WindowLearned> {
+    if error.kind != ModelErrorKind::ContextLength || !run.may_shorten() {
+        return None;
+    }
+    let (told, estimated) = (error.told.as_deref().copied().unwrap_or_default(), run.next_input());
+    // Where nothing is said of the window, it has less than what was sent.
+    let window = told.window.unwrap_or(estimated - estimated / 10);
+    let tokens = told.tokens.unwrap_or_else(|| estimated.max(window.saturating_add(1)));
+    Some(WindowLearned { step: run.step(), model: run.model().full_name(), window, tokens })
+}
+
+/// The conversation as it is now.
+pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {
+    let run = driver.recorder.run();
+    let system: usize = run.spec().system.iter().map(Message::weight).sum();
+    Subject::new(Given {
+        messages: messages(&driver.history, run),
+        view: run.view().unwrap_or(whole),
+        rules: &run.spec().rules.context,
+        beside: system + driver.tools.offer(run.found_tools()).weight(),
+        tokens: run.context_tokens(),
+        most: run.most_context(),
+        step: run.step() + 1,
+    })
+}
+
+fn messages<'a>(history: &'a Conversation, run: &'a Run) -> Vec<&'a Message> {
+    history.iter().chain(run.messages()).collect()
+}
+
+fn round(driver: &Driver, method: Option<Method>) -> Round {
+    let whole = View::default();
+    let subject = subject(driver, &whole);
+    let step = driver.recorder.run().step() + 1;
+    let Some(method) = method else {
+        let squeezed = subject.squeeze().map(ContextEvent::Pruned);
+        let nothing = || failed(step, Method::Truncate, "nothing is left that could be left out");
+        return Round::Event(squeezed.unwrap_or_else(nothing));
+    };
+    if let Some(pruned) = subject.prune() {
+        return Round::Event(ContextEvent::Pruned(pruned));
+    }
+    let rules = &driver.recorder.run().spec().rules.context;
+    let expected = match method {
+        Method::Llm => u64::from(rules.summary.max_tokens),
+        Method::Local => LOCAL_TOKENS,
+        Method::Truncate => NOTE_TOKENS,
+    };
+    let too_few = "the messages that could be left out are too few";
+    let Some(replaced) = subject.replaced(expected) else { return Round::Event(failed(step, method, too_few)) };
+    let text = match method {
+        Method::Llm => return Round::Ask(Asked { cut: replaced.cut.clone() }),
+        Method::Local => local::summary(replaced.messages.iter().copied(), replaced.earlier),
+        Method::Truncate => String::new(),
+    };
+    let compacted = subject.compacted(&replaced.cut, method, text).map(ContextEvent::Compacted);
+    Round::Event(compacted.unwrap_or_else(|| failed(step, method, too_few)))
+}
+
+pub(super) fn failed(step: u32, method: Method, reason: &str) -> ContextEvent {
+    let (reason, call) = (reason.to_owned(), None);
+    ContextEvent::CompactionFailed(CompactionFailed { step, method, reason, interrupted: false, latency_ms: 0, call })
+}
+
+fn queue(driver: &mut Driver, event: ContextEvent) {
+    tell(driver, &event);
+    driver.recorder.queue(Event::Context(Box::new(event)));
+}
+
+/// A line of the log.
+pub(super) fn tell(driver: &Driver, event: &ContextEvent) {
+    let run = &driver.recorder.run().spec().id;
+    match event {
+        ContextEvent::Pruned(pruned) => {
+            let (results, before, after) = (pruned.results, pruned.before_tokens, pruned.after_tokens);
+            tracing::info!(%run, results, before, after, "old tool results are shortened, so that the conversation fits");
+        }
+        ContextEvent::Compacted(compacted) => {
+            let (method, covers) = (compacted.summary.method.as_str(), compacted.covers);
+            let (before, after) = (compacted.before_tokens, compacted.after_tokens);
+            tracing::info!(%run, method, covers, before, after, "messages are replaced, so that the conversation fits");
+        }
+        ContextEvent::CompactionFailed(failed) => {
+            let (method, reason) = (failed.method.as_str(), &failed.reason);
+            tracing::warn!(%run, method, reason, "the conversation could not be shortened in this way");
+        }
+        ContextEvent::CompactionStarted(_) | ContextEvent::WindowLearned(_) => {}
+    }
+}
