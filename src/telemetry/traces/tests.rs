@@ -35,9 +35,7 @@ fn subject() -> Subject {
 
 fn spans(subject: Subject, records: &[Record]) -> Vec<Span> {
     let mut fold = SpanFold::new(subject, Providers::default());
-    for record in records {
-        fold.apply(record);
-    }
+    records.iter().for_each(|record| fold.apply(record));
     fold.into_spans()
 }
 

@@ -22,7 +22,7 @@ use crate::failpoint;
 use crate::llm::Spent;
 use crate::store::CommitError;
 use crate::types::Event;
-use crate::types::context::{CompactionFailed, CompactionStarted, ContextEvent, Method, SummaryCall, View};
+use crate::types::context::{Compacted, CompactionFailed, CompactionStarted, ContextEvent, Method, SummaryCall, View};
 use crate::types::event::Reservation;
 use crate::types::fallback::CallTerms;
 use crate::types::price::{PriceOrigin, StepModel};
@@ -109,7 +109,7 @@ fn ended(driver: &Driver, step: u32, (cut, end): (&Cut, &End), (latency_ms, call
             if text.is_empty() {
                 ("the model gave no summary".to_owned(), false)
             } else if let Some(compacted) = subject(driver, &whole).compacted(cut, Method::Llm, text) {
-                return ContextEvent::Compacted(crate::types::context::Compacted { latency_ms, call, ..compacted });
+                return ContextEvent::Compacted(Compacted { latency_ms, call, ..compacted });
             } else {
                 ("the summary is as long as what it is of".to_owned(), false)
             }
