@@ -32,11 +32,10 @@ impl Run {
                 if let Some(model) = model {
                     self.model = model.clone();
                 }
-                self.phase = Phase::ModelRunning;
+                (self.phase, self.limit) = (Phase::ModelRunning, *closing);
                 (self.step, self.reserved) = (*step, *reserved);
                 (self.beside, self.answer_bytes) = (Beside::default(), 0);
                 self.from_tools.begin_step();
-                self.limit = *closing;
             }
             Event::ProviderFallback(fell_back) => self.fall_back(&fell_back.to),
             Event::HedgeStarted(started) => self.begin_hedge(started),

@@ -1,6 +1,6 @@
 //! What a run got of its tools beside results.
 
-use super::questions::Questions;
+use super::asked::Questions;
 use crate::types::ToolOutcome;
 use crate::types::conversation::Part;
 use crate::types::run::ToolSearch;

@@ -4,6 +4,7 @@
 //! stops after any record and asks again continues as if nothing had happened. Every cycle uses up something
 //! bounded: iterations, discarded steps, resumptions.
 
+mod asked;
 mod beside;
 mod between;
 pub mod budget;

@@ -136,10 +136,8 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
         .collect();
     let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
-    let is_done = loop {
-        if open.is_empty() {
-            break true;
-        }
+    let mut is_done = true;
+    while is_done && !open.is_empty() {
         match next(driver, &mut running, (&mut progress, asks.as_deref_mut()), &pacing).await {
             // The call had the run's remaining time, which is up: it is stopped with the run next.
             Happened::Answered(_, outcome) if is_out_of_time(driver, &outcome) => {}
@@ -151,7 +149,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
                     while let Some((call, outcome)) = running.answered.pop_front() {
                         finish(driver, &mut open, &call, outcome, false).await?;
                     }
-                    break false;
+                    is_done = false;
                 }
             }
             Happened::Reported(id, progress) => running.beside(report(driver, &open, id, progress)).await?,
@@ -166,10 +164,10 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
             }
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
-                break false;
+                is_done = false;
             }
         }
-    };
+    }
     drop(running);
     if is_done {
         failpoint::hit("tool.finished");

@@ -251,15 +251,8 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ThinkingDelta { step, text } => NativeEvent::ThinkingDelta { seq, step: *step, text },
         Event::ToolArgumentsDelta { step, call_id, delta } => arguments_delta(seq, *step, call_id, delta),
         Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind: _, cause } => {
-            NativeEvent::ProviderRetry {
-                seq,
-                step: *step,
-                upstream,
-                model,
-                attempt: *attempt,
-                delay_ms: *delay_ms,
-                cause,
-            }
+            let (step, attempt, delay_ms) = (*step, *attempt, *delay_ms);
+            NativeEvent::ProviderRetry { seq, step, upstream, model, attempt, delay_ms, cause }
         }
         Event::Guarded(guarded) => guarded_event(seq, guarded)?,
         Event::Context(event) => context_event(seq, event)?,

@@ -69,15 +69,19 @@ impl ChatChunks {
         Self { void: steps.into_iter().collect(), ..self }
     }
 
+    /// Says whose words follow, once.
+    fn say_role(&mut self, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.said_role, true) {
+            self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
+        }
+    }
+
     fn write_frames(&mut self, record: &Record, out: &mut BytesMut) {
         self.follow(record);
         if self.failed {
             return;
         }
-        if !self.said_role {
-            self.said_role = true;
-            self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
-        }
+        self.say_role(out);
         match &record.event {
             Event::TextDelta { step, .. } | Event::RefusalDelta { step, .. } if self.void.contains(step) => {}
             Event::TextDelta { step, text } => self.say(*step, Said::Text(text), out),
