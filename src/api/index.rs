@@ -4,6 +4,9 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// Where the description of the HTTP contract is served.
+pub(super) const DESCRIPTION: &str = "/openapi.json";
+
 /// What this server is, and where it is described.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Index {
@@ -33,7 +36,7 @@ pub async fn index() -> Json<Index> {
         name: "loopgate",
         about: env!("CARGO_PKG_DESCRIPTION"),
         docs: "/docs",
-        openapi: super::DESCRIPTION,
+        openapi: DESCRIPTION,
         base: "/v1",
     })
 }

@@ -56,11 +56,9 @@ pub use self::state::Api;
 use crate::agent::Agent;
 use crate::api::auth::{Guard, RequestRates};
 use crate::api::error::ApiError;
+use crate::api::index::DESCRIPTION;
 use crate::api::routes::routes;
 use crate::api::unknown::{unknown_url, wrong_method};
-
-/// Where the description of the HTTP contract is served.
-const DESCRIPTION: &str = "/openapi.json";
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
 pub fn router(agent: Agent, rates: &Arc<RequestRates>, metrics: MetricsAccess) -> Router {

@@ -120,7 +120,6 @@ fn pinned(
     warnings.extend(new.warnings.iter().cloned().chain(left_out));
     let Called { upstream, model_name, facts, price_origin, .. } = called;
     let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
-    let system = settings.system.iter().map(|text| Message::text(Role::System, text));
     Ok(RunSpec {
         id: new.id.clone(),
         tenant: new.tenant.clone(),
@@ -134,7 +133,7 @@ fn pinned(
         upstream,
         upstream_model: model_name,
         fallbacks: models::pinned(fallbacks, most_output),
-        system: system.chain(new.system.iter().cloned()).collect(),
+        system: system_of(&settings, new),
         history_len: session.map_or(0, |session| session.message_count),
         view: None,
         input: requested(&new.id, 0, new.messages.clone()),
@@ -166,6 +165,12 @@ fn pinned(
         guarded: Vec::new(),
         options,
     })
+}
+
+/// What the agent and the request tell the model before the conversation.
+fn system_of(settings: &AgentConfig, new: &NewRun) -> Vec<Message> {
+    let of_agent = settings.system.iter().map(|text| Message::text(Role::System, text));
+    of_agent.chain(new.system.iter().cloned()).collect()
 }
 
 /// Whether a request is the first of its conversation.

@@ -6,13 +6,13 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Run, budget};
+use super::Run;
+use super::fitted::ContextEstimate;
 use crate::types::RunSpec;
 use crate::types::context::{
     Anchor, Compacted, CompactionFailed, CompactionStarted, ContextEvent, Method, Pruned, SessionContext, SummaryCall,
     View, WindowLearned,
 };
-use crate::types::event::Reservation;
 use crate::types::price::StepModel;
 
 /// Most rounds before the model answers.
@@ -21,67 +21,6 @@ const MOST_ROUNDS: u32 = 4;
 const MOST_OVERFLOWS: u32 = 1;
 /// A conversation that was shortened is left alone until it has grown by one part in so many.
 const LEFT_ALONE: u64 = 8;
-
-/// Input tokens of the next call: what the upstream last counted, and a token for each four bytes since.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ContextEstimate {
-    pub(super) counted: u64,
-    pub(super) bytes_since: usize,
-}
-
-impl ContextEstimate {
-    pub(super) fn tokens(self) -> u64 {
-        self.counted.saturating_add(budget::estimate(self.bytes_since))
-    }
-}
-
-/// What was done so that a conversation fits. Boxed, as nothing has to be done for most.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Fitting(Option<Box<State>>);
-
-#[derive(Debug, Clone, Default)]
-struct State {
-    view: View,
-    /// The window that a model turned out to have, with the model's full name.
-    learned: Option<(String, u64)>,
-    /// How many rounds there were since the model answered.
-    rounds: u32,
-    /// How many methods did not do.
-    tried: usize,
-    /// Up to how many tokens the conversation is left alone.
-    quiet: u64,
-    /// How often the upstream refused the conversation since the model answered.
-    overflows: u32,
-    /// The summary that a model is asked for.
-    open: Option<CompactionStarted>,
-}
-
-impl Fitting {
-    /// Of a run that begins with this specification.
-    pub(super) fn of(spec: &RunSpec) -> Self {
-        Self(spec.view.as_ref().map(|view| Box::new(State { view: View::clone(view), ..State::default() })))
-    }
-
-    fn state(&mut self) -> &mut State {
-        self.0.get_or_insert_default()
-    }
-
-    /// The model has answered.
-    pub(super) fn note_answer(&mut self) {
-        if let Some(state) = &mut self.0 {
-            (state.rounds, state.tried, state.overflows) = (0, 0, 0);
-        }
-    }
-
-    /// What is set aside for a summary that a model is asked for.
-    pub(super) fn reserved(&self) -> Reservation {
-        self.open().map_or_else(Reservation::default, |open| open.reserved)
-    }
-
-    fn open(&self) -> Option<&CompactionStarted> {
-        self.0.as_ref()?.open.as_ref()
-    }
-}
 
 impl Run {
     /// What of its conversation the model is shown; `None` for all of it.

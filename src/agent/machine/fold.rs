@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::beside::Beside;
 use super::calls::{CallState, OpenCall};
-use super::fitting::ContextEstimate;
+use super::fitted::ContextEstimate;
 use super::{Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};

@@ -6,13 +6,12 @@
 
 use crate::agent::context::fit::local;
 use crate::agent::context::fit::shown::Shown;
-use crate::agent::context::fit::subject::{Given, Subject};
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::conversation::{failed, queue, subject};
 use crate::agent::drive::steps::summarise::{self, Asked};
 use crate::agent::machine::Run;
 use crate::llm::{ModelError, ModelErrorKind};
-use crate::types::context::{CompactionFailed, ContextEvent, Method, View, WindowLearned};
-use crate::types::{Conversation, Event, Message};
+use crate::types::context::{ContextEvent, Method, View, WindowLearned};
 
 /// About how many tokens a summary has that rules make.
 const LOCAL_TOKENS: u64 = 600;
@@ -63,25 +62,6 @@ pub(super) fn learned(run: &Run, error: &ModelError) -> Option<WindowLearned> {
     Some(WindowLearned { step: run.step(), model: run.model().full_name(), window, tokens })
 }
 
-/// The conversation as it is now.
-pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {
-    let run = driver.recorder.run();
-    let system: usize = run.spec().system.iter().map(Message::weight).sum();
-    Subject::new(Given {
-        messages: messages(&driver.history, run),
-        view: run.view().unwrap_or(whole),
-        rules: &run.spec().rules.context,
-        beside: system + driver.tools.offer(run.found_tools()).weight(),
-        tokens: run.context_tokens(),
-        most: run.most_context(),
-        step: run.step() + 1,
-    })
-}
-
-fn messages<'a>(history: &'a Conversation, run: &'a Run) -> Vec<&'a Message> {
-    history.iter().chain(run.messages()).collect()
-}
-
 fn round(driver: &Driver, method: Option<Method>) -> Round {
     let whole = View::default();
     let subject = subject(driver, &whole);
@@ -109,35 +89,4 @@ fn round(driver: &Driver, method: Option<Method>) -> Round {
     };
     let compacted = subject.compacted(&replaced.cut, method, text).map(ContextEvent::Compacted);
     Round::Event(compacted.unwrap_or_else(|| failed(step, method, too_few)))
-}
-
-pub(super) fn failed(step: u32, method: Method, reason: &str) -> ContextEvent {
-    let (reason, call) = (reason.to_owned(), None);
-    ContextEvent::CompactionFailed(CompactionFailed { step, method, reason, interrupted: false, latency_ms: 0, call })
-}
-
-fn queue(driver: &mut Driver, event: ContextEvent) {
-    tell(driver, &event);
-    driver.recorder.queue(Event::Context(Box::new(event)));
-}
-
-/// A line of the log.
-pub(super) fn tell(driver: &Driver, event: &ContextEvent) {
-    let run = &driver.recorder.run().spec().id;
-    match event {
-        ContextEvent::Pruned(pruned) => {
-            let (results, before, after) = (pruned.results, pruned.before_tokens, pruned.after_tokens);
-            tracing::info!(%run, results, before, after, "old tool results are shortened, so that the conversation fits");
-        }
-        ContextEvent::Compacted(compacted) => {
-            let (method, covers) = (compacted.summary.method.as_str(), compacted.covers);
-            let (before, after) = (compacted.before_tokens, compacted.after_tokens);
-            tracing::info!(%run, method, covers, before, after, "messages are replaced, so that the conversation fits");
-        }
-        ContextEvent::CompactionFailed(failed) => {
-            let (method, reason) = (failed.method.as_str(), &failed.reason);
-            tracing::warn!(%run, method, reason, "the conversation could not be shortened in this way");
-        }
-        ContextEvent::CompactionStarted(_) | ContextEvent::WindowLearned(_) => {}
-    }
 }

@@ -10,6 +10,7 @@ mod beside;
 pub mod call_model;
 mod call_tool;
 pub mod compact;
+mod conversation;
 pub mod count;
 mod dispatch;
 mod fail;

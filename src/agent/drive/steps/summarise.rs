@@ -15,7 +15,7 @@ use crate::agent::context::request::summary_request;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::beside::{End, Heard, charge, hear};
-use crate::agent::drive::steps::compact::{failed, subject, tell};
+use crate::agent::drive::steps::conversation::{failed, queue, subject, tell};
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::{self, partial_usage};
 use crate::failpoint;
@@ -123,9 +123,7 @@ fn ended(driver: &Driver, step: u32, (cut, end): (&Cut, &End), (latency_ms, call
 
 /// Records that no model is asked, and why.
 fn give_up(driver: &mut Driver, step: u32, why: &str) {
-    let event = failed(step, Method::Llm, why);
-    tell(driver, &event);
-    driver.recorder.queue(Event::Context(Box::new(event)));
+    queue(driver, failed(step, Method::Llm, why));
 }
 
 async fn settle(driver: &mut Driver, event: ContextEvent) -> Result<(), Exit> {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::agent::{LoopGuardPatch, PromptPatch, RulesPatch};
+use crate::api::wire::agent::context::ContextOptions;
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
 use crate::types::rules::MOST_PROMPT;
@@ -70,6 +71,7 @@ pub fn read(
     loop_guard: Option<JsonObject<LoopGuardOptions>>,
     planning: Option<JsonObject<PlanningOptions>>,
     reflection: Option<JsonObject<ReflectionOptions>>,
+    context: Option<JsonObject<ContextOptions>>,
 ) -> Result<RulesPatch, WireError> {
     let JsonObject(ToolErrorOptions { end_run: ends_run }) = tool_errors.unwrap_or_default();
     if ends_run.len() > MOST_PATTERNS {
@@ -88,7 +90,7 @@ pub fn read(
         planning: prompt("agent.planning.prompt", planning.enabled, planning.prompt)?,
         reflection: prompt("agent.reflection.prompt", reflection.enabled, reflection.prompt)?,
         reflect_every: reflection.every,
-        ..RulesPatch::default()
+        context: context.unwrap_or_default().0.check()?,
     })
 }
 

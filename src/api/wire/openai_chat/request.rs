@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::agent::{Generation, NewRun, RulesPatch};
+use crate::agent::{Generation, NewRun};
 use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
 use crate::api::wire::agent::{policy, rules};
 use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
@@ -209,10 +209,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         policy: policy.map(Arc::new),
         approval,
         limits: agent.limits.unwrap_or_default().0.check()?,
-        rules: RulesPatch {
-            context: agent.context.unwrap_or_default().0.check()?,
-            ..rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection)?
-        },
+        rules: rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection, agent.context)?,
         guards: agent.guards.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),

@@ -1,0 +1,59 @@
+//! The conversation as the steps see it that shorten it, and how they tell what they did.
+
+use crate::agent::context::fit::subject::{Given, Subject};
+use crate::agent::drive::driver::Driver;
+use crate::agent::machine::Run;
+use crate::types::context::{CompactionFailed, ContextEvent, Method, View};
+use crate::types::{Conversation, Event, Message};
+
+/// The conversation as it is now.
+pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {
+    let run = driver.recorder.run();
+    let system: usize = run.spec().system.iter().map(Message::weight).sum();
+    Subject::new(Given {
+        messages: messages(&driver.history, run),
+        view: run.view().unwrap_or(whole),
+        rules: &run.spec().rules.context,
+        beside: system + driver.tools.offer(run.found_tools()).weight(),
+        tokens: run.context_tokens(),
+        most: run.most_context(),
+        step: run.step() + 1,
+    })
+}
+
+fn messages<'a>(history: &'a Conversation, run: &'a Run) -> Vec<&'a Message> {
+    history.iter().chain(run.messages()).collect()
+}
+
+/// That a method shortened nothing, without a call of a model.
+pub(super) fn failed(step: u32, method: Method, reason: &str) -> ContextEvent {
+    let (reason, call) = (reason.to_owned(), None);
+    ContextEvent::CompactionFailed(CompactionFailed { step, method, reason, interrupted: false, latency_ms: 0, call })
+}
+
+/// Records what happened with what comes next, and tells it.
+pub(super) fn queue(driver: &mut Driver, event: ContextEvent) {
+    tell(driver, &event);
+    driver.recorder.queue(Event::Context(Box::new(event)));
+}
+
+/// A line of the log.
+pub(super) fn tell(driver: &Driver, event: &ContextEvent) {
+    let run = &driver.recorder.run().spec().id;
+    match event {
+        ContextEvent::Pruned(pruned) => {
+            let (results, before, after) = (pruned.results, pruned.before_tokens, pruned.after_tokens);
+            tracing::info!(%run, results, before, after, "old tool results are shortened, so that the conversation fits");
+        }
+        ContextEvent::Compacted(compacted) => {
+            let (method, covers) = (compacted.summary.method.as_str(), compacted.covers);
+            let (before, after) = (compacted.before_tokens, compacted.after_tokens);
+            tracing::info!(%run, method, covers, before, after, "messages are replaced, so that the conversation fits");
+        }
+        ContextEvent::CompactionFailed(failed) => {
+            let (method, reason) = (failed.method.as_str(), &failed.reason);
+            tracing::warn!(%run, method, reason, "the conversation could not be shortened in this way");
+        }
+        ContextEvent::CompactionStarted(_) | ContextEvent::WindowLearned(_) => {}
+    }
+}

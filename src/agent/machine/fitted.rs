@@ -1,0 +1,68 @@
+//! What a run has done so that its conversation fits. Data.
+
+use super::budget;
+use crate::types::RunSpec;
+use crate::types::context::{CompactionStarted, View};
+use crate::types::event::Reservation;
+
+/// Input tokens of the next call: what the upstream last counted, and a token for each four bytes since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContextEstimate {
+    pub(super) counted: u64,
+    pub(super) bytes_since: usize,
+}
+
+impl ContextEstimate {
+    pub(super) fn tokens(self) -> u64 {
+        self.counted.saturating_add(budget::estimate(self.bytes_since))
+    }
+}
+
+/// What was done so that a conversation fits. Boxed, as nothing has to be done for most.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fitting(pub(super) Option<Box<State>>);
+
+/// What was done, and what is under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    pub(super) view: View,
+    /// The window that a model turned out to have, with the model's full name.
+    pub(super) learned: Option<(String, u64)>,
+    /// How many rounds there were since the model answered.
+    pub(super) rounds: u32,
+    /// How many methods did not do.
+    pub(super) tried: usize,
+    /// Up to how many tokens the conversation is left alone.
+    pub(super) quiet: u64,
+    /// How often the upstream refused the conversation since the model answered.
+    pub(super) overflows: u32,
+    /// The summary that a model is asked for.
+    pub(super) open: Option<CompactionStarted>,
+}
+
+impl Fitting {
+    /// Of a run that begins with this specification.
+    pub(super) fn of(spec: &RunSpec) -> Self {
+        Self(spec.view.as_ref().map(|view| Box::new(State { view: View::clone(view), ..State::default() })))
+    }
+
+    pub(super) fn state(&mut self) -> &mut State {
+        self.0.get_or_insert_default()
+    }
+
+    /// The model has answered.
+    pub(super) fn note_answer(&mut self) {
+        if let Some(state) = &mut self.0 {
+            (state.rounds, state.tried, state.overflows) = (0, 0, 0);
+        }
+    }
+
+    /// What is set aside for a summary that a model is asked for.
+    pub(super) fn reserved(&self) -> Reservation {
+        self.open().map_or_else(Reservation::default, |open| open.reserved)
+    }
+
+    pub(super) fn open(&self) -> Option<&CompactionStarted> {
+        self.0.as_ref()?.open.as_ref()
+    }
+}
