@@ -39,7 +39,7 @@ const MAX_PLAIN: usize = 300;
 pub struct Report {
     message: Option<String>,
     /// Its `code` and `type`; Google's `status`, and the reasons among its details.
-    codes: Vec<String>,
+    codes: Box<[String]>,
     /// A code that is an HTTP status.
     status: Option<u16>,
     /// How long it asks to wait.
