@@ -35,7 +35,9 @@ fn subject() -> Subject {
 
 fn spans(subject: Subject, records: &[Record]) -> Vec<Span> {
     let mut fold = SpanFold::new(subject, Providers::default());
-    records.iter().for_each(|record| fold.apply(record));
+    for record in records {
+        fold.apply(record);
+    }
     fold.into_spans()
 }
 
@@ -71,9 +73,8 @@ fn of_run() -> impl Strategy<Value = Event> {
 }
 
 fn hedge() -> impl Strategy<Value = Event> {
-    let step = 1..4_u32;
     prop_oneof![
-        step.clone().prop_map(|step| {
+        (1..4_u32).prop_map(|step| {
             Event::HedgeStarted(Box::new(HedgeStarted {
                 step,
                 to: Arc::default(),
@@ -83,7 +84,7 @@ fn hedge() -> impl Strategy<Value = Event> {
                 reserved: Reservation::default(),
             }))
         }),
-        (step.clone(), any::<bool>()).prop_map(|(step, is_first)| {
+        (1..4_u32, any::<bool>()).prop_map(|(step, is_first)| {
             Event::HedgeEnded(Box::new(HedgeEnded {
                 step,
                 kept: if is_first { KeptCall::First } else { KeptCall::Second },
