@@ -107,8 +107,13 @@ mod tests {
 
     use super::*;
 
+    fn assert_told(message: &str, window: Option<u64>, tokens: Option<u64>) {
+        let told = Told::read(&json!({}), message).unwrap_or_default();
+        assert_eq!((told.window, told.tokens), (window, tokens), "{message}");
+    }
+
     #[test]
-    fn windows_are_read_in_the_words_of_vendors_and_servers() {
+    fn windows_are_read_in_the_words_of_vendors() {
         for (message, window, tokens) in [
             (
                 "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
@@ -138,6 +143,14 @@ mod tests {
                 Some(1_200_000),
             ),
             ("The input token count exceeds the maximum number of tokens allowed 1048576.", Some(1_048_576), None),
+        ] {
+            assert_told(message, window, tokens);
+        }
+    }
+
+    #[test]
+    fn windows_are_read_in_the_words_of_servers() {
+        for (message, window, tokens) in [
             (
                 "'max_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and your request has 5000 input \
                  tokens",
@@ -176,8 +189,7 @@ mod tests {
             ),
             ("Input is too long for requested model.", None, None),
         ] {
-            let told = Told::read(&json!({}), message).unwrap_or_default();
-            assert_eq!((told.window, told.tokens), (window, tokens), "{message}");
+            assert_told(message, window, tokens);
         }
     }
 

@@ -172,17 +172,11 @@ impl RunFold {
                 self.judge(guarded, &mut observe);
                 Observation::Guarded(guarded)
             }
-            Event::Context(event) => {
-                summarise(event, &mut observe);
-                Observation::Context(event)
-            }
+            Event::Context(event) => shorten(event, &mut observe),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::StepCompleted { .. } => self.complete_step(record.at_ms),
             Event::StopRequested { error, .. } => return self.stop(error.as_ref().map(|error| error.kind)),
-            Event::HandedOff => {
-                self.handed_off = true;
-                return;
-            }
+            Event::HandedOff => return self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
         };
         observe(&self.model, observation);
@@ -332,6 +326,13 @@ pub fn call_outcome(outcome: &ToolOutcome) -> &'static str {
         CallEnding::Pending => "pending",
     }
 }
+
+/// A conversation was shortened, or is to be.
+fn shorten<'r>(event: &'r ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) -> Observation<'r> {
+    summarise(event, observe);
+    Observation::Context(event)
+}
+
 /// A model is asked for a summary, or was: its call is counted as any other.
 fn summarise<'r>(event: &ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
     let (call, latency_ms, has_answered) = match event {

@@ -49,8 +49,9 @@ pub struct Driver {
     pub memory: MemoryShare,
     /// The budgets that it shares with other runs.
     pub meter: Meter,
-    /// The budget in which it waits for room, because other runs have set aside what it lacks.
-    pub waits_for: Option<Shortfall>,
+    /// The budget in which it waits for room, because other runs have set aside what it lacks. Boxed, as few
+    /// runs wait.
+    pub waits_for: Option<Box<Shortfall>>,
     /// Whether its first step began when it was created, so that the model is to be called without more ado.
     pub first_step_began: bool,
     /// How long the session and the ended run are kept.
@@ -193,7 +194,7 @@ impl Driver {
                 Ok(())
             }
             Interruption::Stop(reason) => {
-                let short = self.waits_for.take().filter(|_| reason == StopReason::Timeout);
+                let short = self.waits_for.take().filter(|_| reason == StopReason::Timeout).map(|short| *short);
                 self.recorder.queue(Event::StopRequested { reason, error: None, short });
                 if reason == StopReason::Timeout {
                     self.signals.begin_closing();

@@ -37,6 +37,18 @@ fn judged() -> Guarded {
     Guarded::Judged(Judged { asked, verdict: Verdict::Pass, reason: None, latency_ms: 1, call: None })
 }
 
+fn failed_compaction() -> ContextEvent {
+    let (method, reason) = (Method::Local, String::new());
+    ContextEvent::CompactionFailed(CompactionFailed {
+        step: 1,
+        method,
+        reason,
+        interrupted: false,
+        latency_ms: 0,
+        call: None,
+    })
+}
+
 #[test]
 fn every_declared_metric_is_written_under_its_name() {
     let metrics = Metrics::new(true);
@@ -84,14 +96,7 @@ fn every_declared_metric_is_written_under_its_name() {
         call_id: None,
     }));
     all.runs.guards.count(&judged());
-    all.runs.context.count(&ContextEvent::CompactionFailed(CompactionFailed {
-        step: 1,
-        method: Method::Local,
-        reason: String::new(),
-        interrupted: false,
-        latency_ms: 0,
-        call: None,
-    }));
+    all.runs.context.count(&failed_compaction());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

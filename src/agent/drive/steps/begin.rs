@@ -47,7 +47,7 @@ pub async fn begin_step(
         if closing.is_none() && fall_back::leave_for_room(driver, &short) {
             driver.waits_for = None;
         } else if short.may_pass() {
-            driver.waits_for = Some(short);
+            driver.waits_for = Some(Box::new(short));
             driver.recorder.flush().await?;
             let _ = tokio::time::timeout(spread(LOOK_EVERY), driver.signals.interrupted()).await;
         } else {

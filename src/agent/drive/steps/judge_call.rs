@@ -183,7 +183,7 @@ async fn begin(
             driver.recorder.queue(out_of_budget(short));
             return Ok(None);
         }
-        driver.waits_for = Some(short);
+        driver.waits_for = Some(Box::new(short));
         driver.recorder.flush().await?;
         let _ = tokio::time::timeout(spread(LOOK_EVERY), driver.signals.interrupted()).await;
     }
