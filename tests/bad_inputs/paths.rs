@@ -18,9 +18,15 @@ async fn unknown_paths_and_methods_are_refused() {
         assert_eq!(answer.header("allow"), "POST");
     }
     let unknown: Allowed = &[(404, "unknown_url"), (404, "run_not_found")];
-    for path in
-        ["/", "/v1", "/v2/models", "/v1/nonsense", "/v1/runs/..%2f..%2fetc", "/v1/runs/%00", "/v1/sessions/a%2fb/c"]
-    {
+    for path in [
+        "/index",
+        "/v1",
+        "/v2/models",
+        "/v1/nonsense",
+        "/v1/runs/..%2f..%2fetc",
+        "/v1/runs/%00",
+        "/v1/sessions/a%2fb/c",
+    ] {
         check(path, &house.server.get(path).await, unknown);
     }
     let answer = house.server.post("/v1/models/test", &json!({})).await;

@@ -1,8 +1,8 @@
 //! Makes a conversation fit: decides what of it a model is shown, and shows that. Pure.
 //!
-//! What was said stays as it is, in the run's log and in the session. A [`View`] says what of it a model is shown. It changes
-//! seldom, with an event of the run, and not with every call: requests that begin alike are cheaper, as upstreams cache how a
-//! request begins.
+//! What was said stays as it is, in the run's log and in the session. A [view](crate::types::context::View) says what of it
+//! a model is shown. It changes seldom, with an event of the run, and not with every call: requests that begin alike are
+//! cheaper, as upstreams cache how a request begins.
 //!
 //! | file | holds |
 //! | --- | --- |
