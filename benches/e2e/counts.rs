@@ -85,7 +85,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: true,
         optimized: [981.0, 854.4, 2.6],
-        unoptimized: [9280.0, 848.7, 2.6],
+        unoptimized: [9540.0, 835.4, 2.6],
         spread: 4.0,
     },
     Budget {
@@ -94,7 +94,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: false,
         optimized: [1294.0, 1218.6, 2.6],
-        unoptimized: [12350.0, 1209.3, 2.6],
+        unoptimized: [12730.0, 1171.4, 2.6],
         spread: 5.0,
     },
     Budget {
