@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::CallId;
 use crate::types::json::RawValueEq;
 
-/// A question of a tool to the user. The call goes on when it is answered, or nobody answers in time.
+/// A question of a tool to the user. The call goes on when the user has answered, or when the time to answer is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolQuestion {
     /// What it is answered by; it is the only one of its run.

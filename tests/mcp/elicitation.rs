@@ -1,5 +1,5 @@
 //! Servers that ask the user something in the middle of a call: who is asked, who may answer, and what becomes of questions that
-//! nobody answers.
+//! no user answers.
 
 use serde_json::{Value, json};
 

@@ -137,7 +137,7 @@ async fn a_service_is_asked_about_the_arguments_that_an_approver_changed() {
         assert_eq!(agent.journal.lock().len(), made);
         assert_eq!(results(&records).len(), 1, "it has one result");
     }
-    // Of arguments that nobody changed, a verdict is known.
+    // A verdict on arguments that the approver left as they were is known.
     let agent = agent(service(), vec![moderation(":7}")]);
     let (run, waits) = waiting(&agent).await;
     let records = watch(agent.start(approving(&run, &waits, None), None).await.unwrap()).await;
