@@ -53,6 +53,7 @@ mod runs;
 mod sdk;
 mod sessions;
 mod startup;
+mod stored_agents;
 mod support;
 mod tidy;
 mod tools;

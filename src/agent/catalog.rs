@@ -59,6 +59,8 @@ pub struct Resolved {
     pub called: Called,
     /// The models that it calls in place of that one, in order.
     pub fallbacks: Vec<Called>,
+    /// The version of the agent, if it is one of the store.
+    pub agent_version: Option<u64>,
 }
 
 /// A model of an upstream.
@@ -177,14 +179,7 @@ impl Catalog {
     /// error names what is like it of what `may_use` allows.
     pub async fn resolve(&self, name: &str, may_use: impl Fn(&str) -> bool) -> Result<Resolved, StartError> {
         if let Some(agent) = self.agents.get(name).filter(|agent| is_named(agent)) {
-            let Some(model) = self.model_of(agent).await else {
-                return Err(StartError::AgentWithoutModel(name.to_owned()));
-            };
-            let resolved = self.resolved(agent, &model).await;
-            return resolved.map_err(|error| {
-                let is_gone = matches!(error, StartError::ModelNotFound { .. });
-                if is_gone { StartError::AgentModelNotFound { agent: name.to_owned(), model } } else { error }
-            });
+            return self.resolve_agent(agent).await;
         }
         let Some(agent) = self.agents.get(DEFAULT_AGENT) else { return Err(self.not_found(name, may_use).await) };
         match self.resolved(agent, name).await {
@@ -192,6 +187,16 @@ impl Catalog {
             resolved => return resolved,
         }
         Err(self.not_found(name, may_use).await)
+    }
+
+    /// What an agent runs.
+    pub async fn resolve_agent(&self, agent: &AgentConfig) -> Result<Resolved, StartError> {
+        let name = || agent.name.clone();
+        let model = self.model_of(agent).await.ok_or_else(|| StartError::AgentWithoutModel(name()))?;
+        self.resolved(agent, &model).await.map_err(|error| {
+            let is_gone = matches!(error, StartError::ModelNotFound { .. });
+            if is_gone { StartError::AgentModelNotFound { agent: name(), model } } else { error }
+        })
     }
 
     /// The error for a name that means nothing to a caller who may use these agents.
@@ -217,7 +222,8 @@ impl Catalog {
     async fn resolved(&self, agent: &AgentConfig, model: &str) -> Result<Resolved, StartError> {
         let called = self.called(model).await?;
         let fallbacks = self.fallbacks(agent, &called, model).await;
-        Ok(Resolved { agent_name: agent.name.clone(), settings: agent.clone(), called, fallbacks })
+        let (agent_name, settings) = (agent.name.clone(), agent.clone());
+        Ok(Resolved { agent_name, settings, called, fallbacks, agent_version: None })
     }
 
     /// A model of an upstream, by whichever name the configuration gives it.

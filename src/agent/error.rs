@@ -33,6 +33,14 @@ pub enum StartError {
          configuration names it"
     )]
     AgentWithoutModel(String),
+    /// An agent of the store names what the configuration no longer has.
+    #[error("the agent {agent:?} cannot be used as the server is configured now: {why}")]
+    AgentUnreadable {
+        /// What the request names.
+        agent: String,
+        /// What is wrong with its settings.
+        why: String,
+    },
     /// Several upstreams have this model.
     #[error("several upstreams have the model {name:?}: write one of {candidates}")]
     ModelAmbiguous {

@@ -16,7 +16,7 @@ use crate::agent::naming::{Naming, owner};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
 use crate::agent::quotas::Quotas;
-use crate::config::KeyConfig;
+use crate::config::{AgentReader, KeyConfig};
 use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
@@ -29,6 +29,8 @@ use crate::types::RunSpec;
 pub struct Generation {
     /// Agents, upstreams and models.
     pub catalog: Catalog,
+    /// Reads the agents of tenants; `None` if they may have none.
+    pub agents: Option<Arc<AgentReader>>,
     /// The tools that agents can be given.
     pub tools: Arc<LiveTools>,
     /// The servers that some of them are of.

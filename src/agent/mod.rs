@@ -10,7 +10,7 @@
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
 //! - `health`: what replicas know of upstreams.
-//! - [`definitions`]: which definitions of tools count that sources offer.
+//! - [`definitions`], [`stored_agents`]: which definitions of tools count that sources offer; agents that tenants keep.
 //! - [`ownership`], [`follow`], [`context`], [`inbox`], [`usage`], [`generation`]: which replica drives which run,
 //!   readers, model requests, commands to runs, what runs took, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
@@ -51,6 +51,7 @@ mod requester;
 mod rooms;
 mod run_memory;
 pub mod session;
+pub mod stored_agents;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tool_results;
@@ -81,6 +82,7 @@ use crate::agent::limits::Limits;
 use crate::agent::questions::Questions;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
+use crate::agent::stored_agents::StoredAgents;
 use crate::agent::tool_results::ToolResults;
 use crate::agent::usage::Usage;
 use crate::store::Store;
@@ -152,6 +154,12 @@ impl Agent {
     #[must_use]
     pub fn definitions(&self) -> &StoredDefinitions {
         &self.rooms.definitions
+    }
+
+    /// The agents of tenants are kept here.
+    #[must_use]
+    pub fn agents(&self) -> &StoredAgents {
+        &self.rooms.agents
     }
 
     /// Callers' requests are counted here.

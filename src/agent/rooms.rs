@@ -20,6 +20,7 @@ use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
+use crate::agent::stored_agents::StoredAgents;
 use crate::agent::usage::Usage;
 use crate::agent::{Generation, Retention};
 use crate::store::Store;
@@ -43,6 +44,7 @@ pub(super) struct Rooms {
     pub(super) launcher: Arc<Launcher>,
     pub(super) health: Arc<StoredHealth>,
     pub(super) definitions: StoredDefinitions,
+    pub(super) agents: Arc<StoredAgents>,
 }
 
 impl Rooms {
@@ -78,7 +80,9 @@ impl Rooms {
             telemetry: telemetry.clone(),
         });
         let control = Arc::new(Control::new(&launcher));
+        let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
         let admission = Arc::new(Admission {
+            agents: agents.clone(),
             ledger: ledger.clone(),
             generations: generations.clone(),
             sessions: sessions.clone(),
@@ -92,6 +96,7 @@ impl Rooms {
         Self {
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
+            agents,
             ledger,
             generations,
             lifecycle,

@@ -11,6 +11,7 @@ use crate::agent::definitions::AcceptError;
 use crate::agent::error::{ApprovalError, ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
 use crate::agent::questions::AnswerError;
+use crate::agent::stored_agents::{AgentError, Unreadable};
 use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
@@ -143,6 +144,7 @@ impl From<StartError> for ApiError {
         match error {
             StartError::ModelNotFound { .. }
             | StartError::AgentModelNotFound { .. }
+            | StartError::AgentUnreadable { .. }
             | StartError::AgentWithoutModel(_) => Self::new(ErrorCode::ModelNotFound, message).at("model"),
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::ModelMissing => Self::new(ErrorCode::MissingField, message).at("model"),
@@ -294,6 +296,25 @@ impl From<ClaimError> for ApiError {
             ClaimError::Gone => Self::new(ErrorCode::ResultExpired, message).permanent(),
             ClaimError::Store(error) => LookupError::Store(error).into(),
             ClaimError::Busy => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
+        }
+    }
+}
+
+impl From<AgentError> for ApiError {
+    fn from(error: AgentError) -> Self {
+        let message = error.to_string();
+        match error {
+            AgentError::NotFound(_) | AgentError::NoSuchVersion { .. } => Self::new(ErrorCode::AgentNotFound, message),
+            AgentError::OfFile(_) => Self::new(ErrorCode::AgentReadOnly, message).permanent(),
+            AgentError::OtherVersion { .. } => Self::new(ErrorCode::VersionConflict, message).permanent(),
+            AgentError::TooMany(_) => Self::new(ErrorCode::StorageFull, message).permanent(),
+            AgentError::Unreadable(Unreadable(mistakes)) => {
+                let path = mistakes.0.first().map(|mistake| mistake.path.clone()).unwrap_or_default();
+                let error = Self::new(ErrorCode::InvalidValue, message);
+                if path.is_empty() { error } else { error.at(path) }
+            }
+            AgentError::Busy => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
+            AgentError::Store(error) => LookupError::Store(error).into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
 mod access;
+mod agents;
 mod approvals;
 pub mod auth;
 mod bodies;

@@ -1,14 +1,16 @@
 //! `GET /v1/models` and `/v1/models/{id}`: what can be asked for.
 
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::catalog::{Entry, Resolved};
-use crate::agent::error::StartError;
+use crate::agent::error::{LookupError, StartError};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::ModelPath;
+use crate::api::state::Api;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
 
@@ -31,11 +33,12 @@ pub struct ModelObject {
     get, path = "/v1/models", tag = "models", operation_id = "listModels",
     responses((status = 200, description = "All of them", body = List<ModelObject>)),
 )]
-pub async fn list(caller: Caller) -> Response {
-    let mut entries = caller.generation.catalog.list().await;
+pub async fn list(State(api): State<Api>, caller: Caller) -> Result<Response, ApiError> {
+    let mut entries = api.agent.agents().entries(&caller.tenant).await.map_err(LookupError::from)?;
+    entries.extend(caller.generation.catalog.list().await);
     entries.retain(|entry| caller.requester().may_use(&entry.agent));
     let models = entries.into_iter().map(ModelObject::from).collect();
-    axum::Json(List::new(models, false, |model: &ModelObject| model.id.clone())).into_response()
+    Ok(axum::Json(List::new(models, false, |model: &ModelObject| model.id.clone())).into_response())
 }
 
 /// Reads one model.
@@ -44,9 +47,9 @@ pub async fn list(caller: Caller) -> Response {
     params(ModelPath),
     responses((status = 200, description = "The model", body = ModelObject)),
 )]
-pub async fn get(caller: Caller, ModelPath(id): ModelPath) -> Result<Response, ApiError> {
+pub async fn get(State(api): State<Api>, caller: Caller, ModelPath(id): ModelPath) -> Result<Response, ApiError> {
     let missing = |error: StartError| ApiError::new(ErrorCode::ModelNotFound, error.to_string()).at("model");
-    let resolved = caller.resolve(&id).await.map_err(missing)?;
+    let resolved = caller.resolve(&api.agent, &id).await.map_err(missing)?;
     Ok(axum::Json(ModelObject::new(id, resolved)).into_response())
 }
 

@@ -130,3 +130,36 @@ pub struct BudgetParams {
     #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     session_id: Option<String>,
 }
+
+/// The agent that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes; the handlers read the path")]
+pub struct AgentPath {
+    /// The agent
+    name: String,
+}
+
+/// The version of an agent that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes; the handler reads the path")]
+pub struct AgentVersionPath {
+    /// The agent
+    name: String,
+    /// The version
+    version: u64,
+}
+
+/// What must hold of an agent for it to be changed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handlers read the headers")]
+pub struct ExpectedVersion {
+    /// `*` if there must be such an agent, or the `etag` that it must have
+    #[param(rename = "if-match")]
+    if_match: Option<String>,
+    /// `*` if there must be no such agent
+    #[param(rename = "if-none-match", pattern = r"^\*$")]
+    if_none_match: Option<String>,
+}

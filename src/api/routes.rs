@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, metrics, models, questions, run_events, run_trace,
-    runs, session_copies, sessions, tool_results, tools, usage,
+    agents, approvals, budget, completions, description, health, index, metrics, models, questions, run_events,
+    run_trace, runs, session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -28,6 +28,7 @@ use crate::config::Scope;
         (name = "completions", description = "Run the tool loop"),
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
+        (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
         (name = "models", description = "What can be asked for"),
         (name = "usage", description = "What runs took, and what is left"),
         (name = "operation", description = "For probes and monitoring"),
@@ -106,6 +107,13 @@ fn guarded() -> Vec<Row> {
         row!("/v1/budget", get budget::budget),
         row!("/v1/models", get models::list),
         row!("/v1/models/{id}", get models::get),
+        needs(Scope::Agents, row!("/v1/agents", get agents::list)),
+        needs(
+            Scope::Agents,
+            row!("/v1/agents/{name}", get agents::get, put agents::put, patch agents::patch, delete agents::delete),
+        ),
+        needs(Scope::Agents, row!("/v1/agents/{name}/versions", get agents::versions)),
+        needs(Scope::Agents, row!("/v1/agents/{name}/versions/{version}/restore", post agents::restore)),
         row!("/v1/tools", get tools::list),
         needs(Scope::Tools, row!("/v1/tools/{name}/accepted/{hash}", put tools::accept)),
     ]

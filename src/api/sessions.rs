@@ -53,7 +53,7 @@ pub async fn create(
     let text = body.as_str()?;
     let new = read_create(text)?;
     if let Some(agent) = &new.agent {
-        caller.resolve(agent).await.map_err(|error| ApiError::from(error).at("agent"))?;
+        caller.resolve(&api.agent, agent).await.map_err(|error| ApiError::from(error).at("agent"))?;
     }
     let key = identity.chosen_key("sessions", &caller, text)?;
     let memory = Arc::new(body.into_memory());

@@ -1,5 +1,6 @@
 //! The commands of the binary, a file each.
 
+mod agents;
 mod ask;
 mod check_config;
 mod client;
@@ -61,6 +62,9 @@ enum Command {
     /// List, show, follow and cancel the runs of a server
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// List, show and change the agents of a server
+    #[command(subcommand)]
+    Agents(agents::Agents),
     /// Watch replicas and their runs: live runs, tokens, cost and errors
     Top(top::Top),
     /// List, call and check the tools that the configuration gives a server
@@ -90,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Models(models) => models::run(&models),
         Command::Runs(runs) => runs::run(&runs),
+        Command::Agents(agents) => agents::run(&agents),
         Command::Top(top) => top::run(&top),
         Command::Tools(tools) => tools::run(&tools),
         Command::Key(key) => key::run(&key),

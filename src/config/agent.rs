@@ -237,6 +237,7 @@ fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -
 }
 
 /// What agents may name as tools.
+#[derive(Debug, Clone, Default)]
 pub(super) struct KnownTools {
     /// The names of tools. What a server of tools has is not known yet: its entry ends with a star.
     pub(super) names: Vec<String>,

@@ -51,24 +51,24 @@ impl ApprovalTerms {
 
 /// Refuses terms of agents that no approval could meet: their runs would wait in vain.
 pub(super) fn check(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>, keys: &[KeyConfig]) {
-    for (name, agent) in agents {
-        let terms = &agent.approval;
-        let is_default = terms.needed <= 1 && terms.approvers.is_empty() && !terms.separate;
-        if is_default || terms.mode == ApprovalMode::Deny {
-            continue;
-        }
-        let may = |key: &&KeyConfig| {
-            let is_named =
-                terms.approvers.is_empty() || terms.approvers.iter().any(|pattern| matches(pattern, &key.name));
-            is_named && key.scopes.contains(Scope::Approvals)
-        };
-        let (able, needed) =
-            (keys.iter().filter(may).count(), usize::try_from(terms.needed).unwrap_or(usize::MAX).max(1));
-        if able < needed {
-            let what = format!("needs approvals by {needed} keys, and {able} keys may give them");
-            return root.refuse_outside(&format!("agents.{name}.approval"), what);
-        }
+    let mut wrong = agents.iter().filter_map(|(name, agent)| Some((name, mistake(&agent.approval, keys)?)));
+    if let Some((name, what)) = wrong.next() {
+        root.refuse_outside(&format!("agents.{name}.approval"), what);
     }
+}
+
+/// Why no approvals by these keys could meet the terms, if they could not.
+pub(super) fn mistake(terms: &ApprovalTerms, keys: &[KeyConfig]) -> Option<String> {
+    let is_default = terms.needed <= 1 && terms.approvers.is_empty() && !terms.separate;
+    if is_default || terms.mode == ApprovalMode::Deny {
+        return None;
+    }
+    let may = |key: &&KeyConfig| {
+        let is_named = terms.approvers.is_empty() || terms.approvers.iter().any(|pattern| matches(pattern, &key.name));
+        is_named && key.scopes.contains(Scope::Approvals)
+    };
+    let (able, needed) = (keys.iter().filter(may).count(), usize::try_from(terms.needed).unwrap_or(usize::MAX).max(1));
+    (able < needed).then(|| format!("needs approvals by {needed} keys, and {able} keys may give them"))
 }
 
 impl Word for ApprovalMode {

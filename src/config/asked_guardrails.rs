@@ -17,20 +17,23 @@ pub(super) fn check(
     upstreams: &[Upstream],
     hooks: &[HookConfig],
 ) {
-    for (name, agent) in agents {
-        let wrong = agent.guards.guardrails.iter().find_map(|rail| {
-            let found = match &rail.rule {
-                GuardrailRule::Webhook { hook, .. } => find_hook(hook, hooks),
-                GuardrailRule::Model(judge) => find_upstream(&judge.model, upstreams),
-                GuardrailRule::Regex { .. } | GuardrailRule::MaxLength { .. } => Ok(()),
-            };
-            found.err().map(|what| format!("the guardrail `{}`: {what}", rail.name))
-        });
-        if let Some(what) = wrong {
-            // Other agents inherit it from the default one, as a rule.
-            return root.refuse_outside(&format!("agents.{name}.guardrails"), what);
-        }
+    let mut wrong = agents.iter().filter_map(|(name, agent)| Some((name, mistake(agent, upstreams, hooks)?)));
+    // Other agents inherit it from the default one, as a rule.
+    if let Some((name, what)) = wrong.next() {
+        root.refuse_outside(&format!("agents.{name}.guardrails"), what);
     }
+}
+
+/// Which of an agent's guardrails asks whom there is not, if one does.
+pub(super) fn mistake(agent: &AgentConfig, upstreams: &[Upstream], hooks: &[HookConfig]) -> Option<String> {
+    agent.guards.guardrails.iter().find_map(|rail| {
+        let found = match &rail.rule {
+            GuardrailRule::Webhook { hook, .. } => find_hook(hook, hooks),
+            GuardrailRule::Model(judge) => find_upstream(&judge.model, upstreams),
+            GuardrailRule::Regex { .. } | GuardrailRule::MaxLength { .. } => Ok(()),
+        };
+        found.err().map(|what| format!("the guardrail `{}`: {what}", rail.name))
+    })
 }
 
 fn find_hook(name: &str, hooks: &[HookConfig]) -> Result<(), String> {

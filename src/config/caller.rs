@@ -72,7 +72,7 @@ impl KeyConfig {
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
              sessions, `approvals` approves tool calls, `steer` sends messages and answers to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
              deletes sessions, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
-             `tools` accepts definitions of tools that are held back.",
+             `tools` accepts definitions of tools that are held back, `agents` changes the [agents of the tenant](agents.md).",
             Scopes::of_tenant(),
         );
         let requests_per_minute = section

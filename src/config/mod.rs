@@ -5,6 +5,7 @@
 //! opens no connections; it reads the file itself, and files and variables that hold secrets.
 
 mod agent;
+mod agent_reader;
 mod answers_later;
 mod approval;
 mod asked_guardrails;
@@ -65,6 +66,7 @@ mod workspace;
 mod tests;
 
 pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
+pub use agent_reader::{AgentReader, ReadAgent};
 pub use answers_later::AnswersLater;
 pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
 pub use caller::KeyConfig;

@@ -28,6 +28,8 @@ pub enum Scope {
     Metrics,
     /// Accept definitions of tools, for the whole server.
     Tools,
+    /// Change the agents of the tenant.
+    Agents,
 }
 
 impl Word for Scope {
@@ -41,6 +43,7 @@ impl Word for Scope {
         ("usage", Self::Usage),
         ("metrics", Self::Metrics),
         ("tools", Self::Tools),
+        ("agents", Self::Agents),
     ];
 }
 
@@ -62,10 +65,12 @@ impl Scopes {
         Self(Scope::WORDS.iter().map(|(_, scope)| *scope).collect())
     }
 
-    /// Everything that concerns a tenant alone: what a key may do of which nothing else is said.
+    /// What a key may do of which nothing else is said: what concerns a tenant alone, and gives its runs nothing that the
+    /// operator did not.
     #[must_use]
     pub fn of_tenant() -> Self {
-        Self(Self::all().0.into_iter().filter(|scope| !matches!(scope, Scope::Metrics | Scope::Tools)).collect())
+        let is_given = |scope: &Scope| !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents);
+        Self(Self::all().0.into_iter().filter(is_given).collect())
     }
 
     /// Whether this is among them.
@@ -85,7 +90,7 @@ impl FromToml for Scopes {
         if scopes.is_empty() {
             return Err(Misread::new(
                 value,
-                "a key without any scope could do nothing; leave the list out for all but `metrics` and `tools`",
+                "a key without any scope could do nothing; leave the list out for all but `metrics`, `tools` and `agents`",
             ));
         }
         Ok(Self(scopes))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
+use super::agent_reader::AgentReader;
 use super::approval;
 use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
@@ -33,6 +34,7 @@ use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
 use super::workspace::{WORKSPACE_TOOLS, WorkspaceConfig};
 use crate::net::guard::Policy;
+use crate::types::guard::InputMode;
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::question::ASK_USER;
 
@@ -78,6 +80,10 @@ pub struct Settings {
     pub keys: Vec<KeyConfig>,
     /// Which tool calls are made, asked for and denied, of all callers.
     pub policy: Arc<Layer>,
+    /// What agents may name as tools.
+    known_tools: KnownTools,
+    /// The mode of the input guard of agents that say none.
+    input_guard: InputMode,
     /// The file that was read, if there was one.
     file: Option<PathBuf>,
     /// The same settings by path.
@@ -111,6 +117,20 @@ impl Settings {
         match listens.find_map(|listen| exposure(listen, &options, !next.keys.is_empty())) {
             Some(what) => Err(ConfigErrors::unplaced("keys", what)),
             None => Ok(next),
+        }
+    }
+
+    /// Reads agents that are kept elsewhere than in the file, as if they stood there.
+    #[must_use]
+    pub fn agent_reader(&self) -> AgentReader {
+        AgentReader {
+            agents: self.agents.clone(),
+            written: self.values.within("agents"),
+            upstreams: self.upstreams.clone(),
+            known_tools: self.known_tools.clone(),
+            input_guard: self.input_guard,
+            hooks: self.hooks.clone(),
+            keys: self.keys.clone(),
         }
     }
 
@@ -227,6 +247,8 @@ impl Settings {
             hooks,
             keys,
             policy,
+            known_tools,
+            input_guard,
             file,
             values,
         }

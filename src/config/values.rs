@@ -56,6 +56,21 @@ impl Values {
         self
     }
 
+    /// What may be shown of the settings within a table, as TOML by their paths within it.
+    pub(super) fn within(&self, table: &str) -> BTreeMap<String, String> {
+        let settings = self.settings.iter().filter_map(|(path, setting)| {
+            let path = path.strip_prefix(table)?.strip_prefix('.')?;
+            Some((path.to_owned(), setting.value.shown.clone()?))
+        });
+        settings.collect()
+    }
+
+    /// All that may be shown of the settings, as TOML by their paths.
+    pub(super) fn shown(&self) -> BTreeMap<String, String> {
+        let settings = self.settings.iter();
+        settings.filter_map(|(path, setting)| Some((path.clone(), setting.value.shown.clone()?))).collect()
+    }
+
     /// Gives a table another name.
     pub(super) fn rename_table(&mut self, from: &str, to: &str) {
         if self.tables.remove(from) {

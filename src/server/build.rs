@@ -149,6 +149,7 @@ pub(super) fn generation(
     let hooks = Hooks::new(&settings.hooks, || clients.for_hooks()).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
+        agents: Some(Arc::new(settings.agent_reader())),
         tools: Arc::new(LiveTools::new(fixed, sources)),
         servers: clients.servers.next().to_vec(),
         workspaces,

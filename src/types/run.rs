@@ -158,6 +158,9 @@ pub struct RunSpec {
     pub model: String,
     /// The agent whose configuration it runs with.
     pub agent: String,
+    /// The version of that agent which it keeps, if it is one of the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<u64>,
     /// The upstream that is called.
     pub upstream: String,
     /// The model's name at that upstream.

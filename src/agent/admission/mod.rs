@@ -39,10 +39,12 @@ use crate::agent::limits::left::SharedSession;
 use crate::agent::ownership::Ownership;
 use crate::agent::request::NewRun;
 use crate::agent::session::Sessions;
+use crate::agent::stored_agents::StoredAgents;
 
 /// Takes requests in.
 #[derive(Debug)]
 pub struct Admission {
+    pub(super) agents: Arc<StoredAgents>,
     pub(super) ledger: Ledger,
     pub(super) generations: Arc<Generations>,
     pub(super) sessions: Arc<Sessions>,

@@ -46,7 +46,7 @@ impl Admission {
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
-        let mut resolved = generation.catalog.resolve(asked, may_use).await?;
+        let mut resolved = self.agents.resolve(generation, &new.tenant, asked, may_use).await?;
         if !may_use(&resolved.agent_name) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
@@ -115,7 +115,7 @@ fn pinned(
     servers: &ServerTools,
 ) -> Result<RunSpec, StartError> {
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
-    let Resolved { agent_name, settings, called, fallbacks } = resolved;
+    let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
     warnings.extend(new.warnings.iter().cloned().chain(left_out));
     let Called { upstream, model_name, facts, price_origin, .. } = called;
@@ -130,6 +130,7 @@ fn pinned(
         created_ms: now_ms(),
         model: asked.to_owned(),
         agent: agent_name,
+        agent_version,
         upstream,
         upstream_model: model_name,
         fallbacks: models::pinned(fallbacks, most_output),

@@ -20,6 +20,9 @@ pub struct Head {
     pub model: String,
     /// The agent that it runs as: a key that may not use this agent may do nothing to the run.
     pub agent: String,
+    /// The version of that agent, if it is one of the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<u64>,
     /// The upstream and its model.
     pub called_model: String,
     /// The name of the key that began it.
@@ -102,6 +105,7 @@ impl Head {
             session: spec.session.clone(),
             model: spec.model.clone(),
             agent: spec.agent.clone(),
+            agent_version: spec.agent_version,
             called_model: [spec.upstream.as_str(), "/", &spec.upstream_model].concat(),
             key_name: spec.key_name.clone(),
             user: spec.options.sampling.user.as_deref().map(clip),

@@ -76,6 +76,21 @@ pub fn definitions_topic() -> Topic {
     Topic::new(definitions_partition(), "changed")
 }
 
+/// The partition of the agents that a tenant keeps.
+pub fn agents_partition(tenant: &Tenant) -> Partition {
+    Partition::new(named(&[tenant.as_str(), "/agents"]))
+}
+
+/// Which agents these are, and which versions of them are kept.
+pub fn agents_index() -> Key {
+    "index".into()
+}
+
+/// A version of an agent.
+pub fn agent_version(name: &str, version: u64) -> Key {
+    format!("version/{name}/{version}").into()
+}
+
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
 /// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {

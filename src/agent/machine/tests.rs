@@ -37,6 +37,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         created_ms: 1,
         model: "m".into(),
         agent: "default".into(),
+        agent_version: None,
         upstream: "scripted".into(),
         upstream_model: "m".into(),
         fallbacks: Vec::new(),

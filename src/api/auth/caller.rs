@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
-use crate::agent::{Generation, Requester};
+use crate::agent::{Agent, Generation, Requester};
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 use crate::config::{Scope, Scopes};
@@ -47,9 +47,9 @@ impl Default for CallerId {
 
 impl Caller {
     /// What a model's name leads to; what the caller may not use does not exist for it.
-    pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
+    pub async fn resolve(&self, agent: &Agent, name: &str) -> Result<Resolved, StartError> {
         let may_use = |agent: &str| self.requester().may_use(agent);
-        let resolved = self.generation.catalog.resolve(name, may_use).await?;
+        let resolved = agent.agents().resolve(&self.generation, &self.tenant, name, may_use).await?;
         if may_use(&resolved.agent_name) {
             Ok(resolved)
         } else {

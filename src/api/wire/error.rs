@@ -62,6 +62,8 @@ error_codes! {
     ToolNotAllowed,
     /// There is no such agent or model.
     ModelNotFound,
+    /// The tenant has no such agent, or no such version of it.
+    AgentNotFound,
     /// There is no such tool whose definition could change.
     ToolNotFound,
     /// There is no such session for this tenant.
@@ -84,6 +86,8 @@ error_codes! {
     HeadersTooLarge,
     /// The body is not declared as plain JSON.
     UnsupportedMediaType,
+    /// The agent is part of the server's configuration.
+    AgentReadOnly,
     /// The session has a live run, which the error names.
     SessionBusy,
     /// The run does not wait for what was sent to it.

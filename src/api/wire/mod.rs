@@ -19,6 +19,7 @@ pub mod openai_error;
 pub mod run;
 pub mod session;
 pub mod snapshot;
+pub mod stored_agent;
 pub mod turn_end;
 pub mod usage;
 pub mod usage_report;

@@ -42,6 +42,9 @@ pub struct RunObject<'a> {
     pub trace_id: Option<TraceId>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
+    /// The version of the agent that it keeps; absent unless that is one of the [store](#agents).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<u64>,
     /// The notes of the request that began it.
     #[schema(value_type = BTreeMap<String, String>)]
     pub metadata: &'a BTreeMap<String, String>,
@@ -88,6 +91,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             session_id: head.session.as_ref().map(SessionId::as_str),
             trace_id: head.trace.as_ref().map(|trace| trace.id),
             model: &head.model,
+            agent_version: head.agent_version,
             metadata: &head.metadata,
             created_ms: head.created_ms,
             ended_ms: head.ended_ms,
