@@ -127,7 +127,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     ];
     let layer = CorsLayer::new()
         .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .max_age(CORS_MAX_AGE)
         // Whatever a client library adds; no cookies are involved.
         .allow_headers(AllowHeaders::mirror_request())
