@@ -196,7 +196,7 @@ async fn settings_are_read_as_those_of_the_file_are_and_the_files_agents_stay() 
         ("clerk", json!({"model": "nowhere/x"}), "model", "nowhere"),
         ("clerk", json!({"model": "test", "tools": ["calculate"]}), "tools", "did you mean `calculator`?"),
         ("clerk", json!({"model": "test", "limits": {"timeout": 3}}), "limits.timeout", "expected"),
-        ("clerk", json!({"model": "test", "limits": {"timeout": "9h"}}), "limits.timeout", "5m"),
+        ("clerk", json!({"model": "test", "limits": {"timeout": "9h"}}), "limits.timeout", "300s"),
         ("clerk", json!({"model": "test", "limits": {"timeout": null}}), "limits.timeout", "leave it out"),
         ("clerk", json!({"model": "test", "limits": [1]}), "limits", "expected a table"),
         ("clerk", json!({"model": 3}), "model", "expected a string"),
@@ -222,7 +222,7 @@ async fn settings_are_read_as_those_of_the_file_are_and_the_files_agents_stay() 
         (&json!("file"), &json!("You are fixed.")),
         "{fixed}"
     );
-    assert_eq!(fixed["effective"]["limits"]["timeout"], "5m", "{fixed}");
+    assert_eq!(fixed["effective"]["limits"]["timeout"], "300s", "{fixed}");
     put(&server, "clerk", &json!({"model": "test"})).await.ok();
     let listed = get(&server, "/v1/agents").await.ok();
     let names: Vec<_> = listed["data"].as_array().expect("a list").iter().map(|one| one["id"].clone()).collect();

@@ -109,7 +109,10 @@ impl AgentReader {
         // What is kept for as long as any run may take is kept so long only.
         let longest = self.agents.values().map(|agent| agent.limits.timeout).max().unwrap_or_default();
         if agent.limits.timeout > longest {
-            section.refuse("limits.timeout", format!("may be {} at most, as the longest in the file", longest.show()));
+            section.refuse_outside(
+                "limits.timeout",
+                format!("may be {} at most, as the longest in the file", longest.show()),
+            );
         }
         agent
     }

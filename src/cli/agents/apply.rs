@@ -10,7 +10,8 @@ use super::super::client::{Client, RequestError, Target};
 use super::super::process::{Failure, complain, say};
 use super::super::text::clean;
 use super::compare::differences;
-use super::{file, send};
+use super::file;
+use super::request::send;
 
 /// Give the server the agents of a file.
 #[derive(Debug, Args)]

@@ -3,14 +3,15 @@
 mod apply;
 mod compare;
 mod file;
+mod request;
 mod show;
 
 use clap::{Args, Subcommand};
 use http::Method;
-use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::client::{Client, RequestError, Target};
+use self::request::send;
+use super::client::Target;
 use super::process::{Failure, runtime, say};
 use super::text::clean;
 
@@ -57,14 +58,4 @@ async fn delete(delete: &Delete) -> Result<(), Failure> {
     let answer: Value = send(&client, Method::DELETE, &delete.name, None).await.map_err(Failure::new)?;
     say(clean(&format!("{} is deleted, by version {}", delete.name, answer["version"])));
     Ok(())
-}
-
-/// Sends a request about an agent, and reads the answer.
-async fn send(client: &Client, method: Method, name: &str, body: Option<&Value>) -> Result<Value, RequestError> {
-    let request = client.request(method, &["v1", "agents", name], &[]);
-    let request = match body {
-        Some(body) => request.header(CONTENT_TYPE, "application/json").body(body.to_string()),
-        None => request,
-    };
-    client.read(request).await
 }

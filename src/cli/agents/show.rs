@@ -9,7 +9,7 @@ use super::super::process::{Failure, output_width, say};
 use super::super::table::{Column, lines};
 use super::super::text::{clean_json, line};
 use super::super::when::time;
-use super::send;
+use super::request::send;
 
 /// Most characters of a cell.
 const MOST_SHOWN: usize = 128;
