@@ -15,6 +15,7 @@ pub mod hedge;
 pub mod hook;
 pub mod id;
 pub mod json;
+pub mod memory;
 pub mod named_server;
 pub mod offer;
 pub mod outcome;
