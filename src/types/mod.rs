@@ -25,6 +25,7 @@ pub mod pending;
 pub mod policy;
 pub mod price;
 pub mod progress;
+pub mod prompt;
 pub mod question;
 pub mod report;
 pub mod reservation;

@@ -270,7 +270,7 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
     let other_sampling = wanted != Sampling::default() && wanted != kept;
     let ignored = [
         (
-            transcript::differs(&new.messages[..new.answers_from], run) || !spec.system.ends_with(&new.system),
+            transcript::differs(&new.messages[..new.answers_from], run) || !is_told(spec, &new.system),
             "the messages before the tool results are not those of the run, which went on with its own",
         ),
         (
@@ -286,6 +286,11 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
     let ignored = ignored.into_iter().chain([(named::differ(new, spec).headers, shows)]);
     let ignored = ignored.filter(|(is_ignored, _)| *is_ignored);
     new.warnings.iter().cloned().chain(ignored.map(|(_, warning)| warning.to_owned())).collect()
+}
+
+/// Whether a run is told all of these instructions of a request.
+fn is_told(spec: &RunSpec, system: &[Message]) -> bool {
+    system.is_empty() || spec.system.windows(system.len()).any(|told| told == system)
 }
 
 /// Refuses a request that answers other calls than those that the run waits for.

@@ -20,6 +20,7 @@ mod screened;
 mod select;
 mod specify;
 mod start;
+mod told;
 mod transcript;
 mod unsupported;
 mod verdict;
