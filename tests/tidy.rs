@@ -36,7 +36,7 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 34] = [
+const ROOMS: [(&str, u8); 35] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -60,6 +60,7 @@ const ROOMS: [(&str, u8); 34] = [
     ("usage", 3),
     ("health", 3),
     ("definitions", 4),
+    ("documents", 3),
     ("context", 2),
     ("own_tool", 1),
     ("catalog", 1),

@@ -23,6 +23,7 @@ pub mod catalog;
 pub mod context;
 pub mod control;
 pub mod definitions;
+pub mod documents;
 pub mod drive;
 pub mod error;
 pub mod follow;
@@ -77,6 +78,7 @@ pub use requester::Requester;
 
 use crate::agent::control::Control;
 use crate::agent::definitions::StoredDefinitions;
+use crate::agent::documents::Documents;
 use crate::agent::limits::Limits;
 use crate::agent::questions::Questions;
 use crate::agent::rooms::Rooms;
@@ -142,6 +144,12 @@ impl Agent {
         &self.rooms.sessions
     }
 
+    /// What agents remember and know how to do is read and changed here.
+    #[must_use]
+    pub fn documents(&self) -> &Arc<Documents> {
+        &self.rooms.launcher.documents
+    }
+
     /// What runs took is counted here.
     #[must_use]
     pub fn usage(&self) -> &Arc<Usage> {
@@ -174,6 +182,7 @@ impl Agent {
 
     /// Serves requests and runs that begin from now on by `next`. Those that have begun keep their generation.
     pub fn replace_generation(&self, next: Generation) {
+        let next = self.rooms.equipped(next);
         self.rooms.definitions.prepare(&next);
         self.rooms.generations.replace(next);
     }

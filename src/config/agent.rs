@@ -21,6 +21,7 @@ use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, InputMode};
+use crate::types::memory::MEMORY_TOOLS;
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::rules::LoopRules;
@@ -261,6 +262,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     }
     if WORKSPACE_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [workspace] to have the tool `{pattern}`"));
+    }
+    if MEMORY_TOOLS.contains(&pattern) {
+        return section.refuse("tools", format!("declare [memory] to have the tool `{pattern}`"));
     }
     let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
     section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));

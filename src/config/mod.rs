@@ -22,6 +22,7 @@ mod hook;
 mod identity;
 pub mod key;
 mod mcp;
+mod memory;
 mod metrics;
 mod mistake;
 mod model;
@@ -49,6 +50,7 @@ mod secret_source;
 mod sent_value;
 mod server;
 mod settings;
+mod skills;
 mod store;
 mod store_url;
 mod template;
@@ -76,6 +78,7 @@ pub use mcp::{
     McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig, is_free_header,
     is_name as is_mcp_name,
 };
+pub use memory::MemoryConfig;
 pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use model::{ModelConfig, Models};
@@ -93,6 +96,7 @@ pub use secret::Secret;
 pub use sent_value::SentValue;
 pub use server::ServerConfig;
 pub use settings::Settings;
+pub use skills::SkillsConfig;
 pub use store::StoreConfig;
 pub use store_url::StoreUrl;
 pub use template::{JsonTemplate, Piece, TextTemplate};

@@ -17,6 +17,7 @@ use super::egress;
 use super::guard;
 use super::hook::HookConfig;
 use super::mcp::{self, McpServerConfig};
+use super::memory::{self, MemoryConfig};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::model::Models;
@@ -26,6 +27,7 @@ use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
 use super::server::{ServerConfig, exposure};
+use super::skills::SkillsConfig;
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
@@ -33,6 +35,7 @@ use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
 use super::workspace::{WORKSPACE_TOOLS, WorkspaceConfig};
 use crate::net::guard::Policy;
+use crate::types::memory::MEMORY_TOOLS;
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::question::ASK_USER;
 
@@ -72,6 +75,10 @@ pub struct Settings {
     pub builtin_tools: BuiltinTools,
     /// Where tools keep files, if they may.
     pub workspace: Option<WorkspaceConfig>,
+    /// How much each memory of an agent may have, if agents may remember anything.
+    pub memory: Option<MemoryConfig>,
+    /// What agents know how to do.
+    pub skills: SkillsConfig,
     /// Hooks, in the order of the file: that in which they are asked.
     pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
@@ -200,6 +207,9 @@ impl Settings {
             HttpToolConfig::read(name, section, server.public_url.as_ref())
         });
         let workspace = root.optional_section("workspace", WorkspaceConfig::read);
+        let memory = root.optional_section("memory", |section| Some(MemoryConfig::read(section)));
+        memory::check(root, agents.values());
+        let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
@@ -224,6 +234,8 @@ impl Settings {
             openapi,
             builtin_tools,
             workspace,
+            memory,
+            skills,
             hooks,
             keys,
             policy,
@@ -275,7 +287,8 @@ fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -
     let of_servers = servers.into_iter().map(|server| format!("{server}__*"));
     let of_runs = [ASK_USER.to_owned()];
     let of_workspace = WORKSPACE_TOOLS.map(str::to_owned).into_iter().filter(|_| root.is_written("workspace"));
-    let built_in = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(of_workspace);
+    let of_memory = MEMORY_TOOLS.map(str::to_owned).into_iter().filter(|_| root.is_written("memory"));
+    let built_in = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(of_workspace).chain(of_memory);
     let names = built_in.chain(root.names_in("tools")).chain(of_servers);
     KnownTools { names: names.chain(embedded.iter().cloned()).collect(), embedded }
 }

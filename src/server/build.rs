@@ -154,6 +154,8 @@ pub(super) fn generation(
         workspaces,
         naming: naming.map(|servers| Naming::new(servers, &settings.keys)),
         hooks,
+        memory: settings.memory,
+        skills: settings.skills.clone(),
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         policies: Policies::new(settings.policy.clone(), &settings.keys),

@@ -42,3 +42,6 @@ impl Default for MemoryRules {
         Self { scope: MemoryScope::default(), recalls: false, most: 5, most_chars: 2_000 }
     }
 }
+
+/// The tools by which models use what is remembered.
+pub const MEMORY_TOOLS: [&str; 4] = ["memory_delete", "memory_read", "memory_search", "memory_write"];

@@ -34,6 +34,7 @@ pub mod run;
 pub mod sampling;
 pub mod session;
 pub mod shortfall;
+pub mod skill;
 pub mod stop;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -18,6 +18,7 @@ mod question;
 mod rules;
 mod screened;
 mod select;
+mod skilled;
 mod specify;
 mod start;
 mod told;

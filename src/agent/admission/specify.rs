@@ -64,12 +64,15 @@ impl Admission {
                 Some((asked, listed))
             }
         };
+        // Boxed, as most agents have no skills.
+        let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
+        let skills = Box::pin(self.skills(asked_for, (generation, policy.as_deref()), &mut selected)).await?;
         selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
-        let given = Given { new, session, resolved: &resolved, selected: &selected, generation };
+        let given = Given { new, session, resolved: &resolved, selected: &selected, generation, skills };
         let told = self.told(given).await?;
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.system, spec.prompt) = (told.system, told.prompt);

@@ -8,15 +8,15 @@ use crate::agent::admission::named::described;
 use crate::agent::admission::select::Selected;
 use crate::agent::catalog::Resolved;
 use crate::agent::context::prompt::compose::{Composed, compose};
+use crate::agent::documents::recall::memory_of;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
-use crate::types::prompt::{Lasts, PRIORITY_SYSTEM, Prompt, Section, SectionOwner, TAG_SYSTEM};
+use crate::types::prompt::{Lasts, PRIORITY_CONTEXT, PRIORITY_SYSTEM, Prompt, Section, SectionOwner, TAG_SYSTEM};
 use crate::types::session::Session;
 use crate::types::{Message, Role};
 
 /// What the sections of a run's prompt are made of.
-#[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     /// The request.
     pub(super) new: &'a NewRun,
@@ -28,6 +28,8 @@ pub(super) struct Given<'a> {
     pub(super) selected: &'a Selected,
     /// The configuration that it is served by.
     pub(super) generation: &'a Generation,
+    /// What it is told of its skills.
+    pub(super) skills: Option<String>,
 }
 
 /// What a run's model is told beside the conversation.
@@ -52,7 +54,7 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
-        let Gathered { mut sections, warnings } = self.gather(given).await?;
+        let Gathered { mut sections, warnings } = self.gather(&given).await?;
         let system = given.resolved.settings.system.as_deref();
         let of_request = described(given.new).chain(given.new.system.iter().cloned());
         if sections.is_empty() {
@@ -66,8 +68,27 @@ impl Admission {
 
     /// All sections beside `system`, in the order that counts between those of the same priority. Nothing is read for a run whose
     /// agent, session and request ask for none.
-    async fn gather(&self, _given: Given<'_>) -> Result<Gathered, StartError> {
-        Ok(Gathered::default())
+    async fn gather(&self, given: &Given<'_>) -> Result<Gathered, StartError> {
+        let mut gathered = Gathered::default();
+        if let Some(skills) = &given.skills {
+            gathered.sections.push(Section::of_run("skills", PRIORITY_CONTEXT, Lasts::Stable, skills.clone()));
+        }
+        if let Some(recalled) = self.recall(given).await? {
+            gathered.sections.push(Section::of_run("memory", PRIORITY_CONTEXT, Lasts::Run, recalled));
+        }
+        Ok(gathered)
+    }
+
+    /// What a run's model is shown of its memory.
+    async fn recall(&self, given: &Given<'_>) -> Result<Option<String>, StartError> {
+        let Given { new, resolved, generation, .. } = given;
+        let rules = &resolved.settings.rules.memory;
+        if !rules.recalls || generation.memory.is_none() {
+            return Ok(None);
+        }
+        let of = memory_of(rules.scope, &resolved.agent_name, new.options.sampling.user.as_deref());
+        // Boxed, as most agents recall nothing.
+        Ok(Box::pin(self.launcher.documents.recalled(&new.tenant, &of, rules, &new.messages)).await?)
     }
 }
 

@@ -10,7 +10,6 @@ use crate::agent::documents::{Documents, named};
 use crate::agent::error::unavailable;
 use crate::agent::ledger::collection::{Collection, CollectionHead};
 use crate::agent::ledger::document::{decode, encode};
-use crate::agent::ledger::keys;
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Order, Scan, Tx, Write};
 use crate::types::Tenant;

@@ -7,10 +7,13 @@ mod change;
 mod error;
 mod erase;
 mod found;
+pub mod limits;
 pub mod memory_tools;
 mod name;
 mod passages;
 pub mod recall;
+pub mod skill_tools;
+pub mod skills;
 mod write;
 
 use std::sync::Arc;
