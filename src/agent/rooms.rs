@@ -62,7 +62,6 @@ impl Rooms {
         let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
         let generations = Arc::new(Generations::new(equipped(generation, &documents)));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
-        let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let (usage, limits) =
             (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
         let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone(), generations.clone()));
@@ -76,7 +75,7 @@ impl Rooms {
             ownership: ownership.clone(),
             active: active.clone(),
             memory: Arc::new(RunMemory::new(retention.run_bytes)),
-            followers: followers.clone(),
+            followers: Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone())),
             lifecycle: lifecycle.clone(),
             usage: usage.clone(),
             uncounted: UncountedRuns::default(),
@@ -89,7 +88,7 @@ impl Rooms {
             sessions: sessions.clone(),
             limits: limits.clone(),
             ownership: ownership.clone(),
-            followers,
+            followers: launcher.followers.clone(),
             launcher: launcher.clone(),
             control: Arc::new(Control::new(&launcher)),
             lifecycle: lifecycle.clone(),

@@ -130,3 +130,34 @@ pub struct BudgetParams {
     #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     session_id: Option<String>,
 }
+
+/// Whose memory is meant.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handlers read the query")]
+pub struct MemoryParams {
+    /// The user; without one, the memory is the agent's own
+    #[param(max_length = 4096)]
+    user: Option<String>,
+    /// The agent; without one, the memory is the one that all agents share, or in `/v1/memory` each of the user's
+    #[param(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    agent: Option<String>,
+}
+
+/// Which documents of a memory a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct MemoryDocumentsParams {
+    /// The user; without one, the memory is the agent's own
+    #[param(max_length = 4096)]
+    user: Option<String>,
+    /// The agent; without one, the memory is the one that all agents share
+    #[param(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    agent: Option<String>,
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those whose names come after this one
+    after: Option<String>,
+}

@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, metrics, models, questions, run_events, run_trace,
-    runs, session_copies, sessions, tool_results, tools, usage,
+    approvals, budget, completions, description, health, index, memory, memory_documents, metrics, models, questions,
+    run_events, run_trace, runs, session_copies, sessions, skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -28,6 +28,7 @@ use crate::config::Scope;
         (name = "completions", description = "Run the tool loop"),
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
+        (name = "memory", description = "What agents remember, and what they know how to do"),
         (name = "models", description = "What can be asked for"),
         (name = "usage", description = "What runs took, and what is left"),
         (name = "operation", description = "For probes and monitoring"),
@@ -102,6 +103,17 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
+        needs(Scope::Read, row!("/v1/memory", get memory::export)),
+        needs(Scope::Memory, row!("/v1/memory", delete memory::erase)),
+        needs(Scope::Read, row!("/v1/memory/documents", get memory_documents::list)),
+        needs(Scope::Read, row!("/v1/memory/documents/{name}", get memory_documents::get)),
+        needs(
+            Scope::Memory,
+            row!("/v1/memory/documents/{name}", put memory_documents::put, delete memory_documents::delete),
+        ),
+        needs(Scope::Read, row!("/v1/skills", get skills::list)),
+        needs(Scope::Read, row!("/v1/skills/{name}", get skills::get)),
+        needs(Scope::Skills, row!("/v1/skills/{name}", put skills::put, delete skills::delete)),
         needs(Scope::Usage, row!("/v1/usage", get usage::usage)),
         row!("/v1/budget", get budget::budget),
         row!("/v1/models", get models::list),

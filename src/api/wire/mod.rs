@@ -9,6 +9,7 @@ pub mod body;
 pub mod budgets;
 pub mod chunk;
 mod depth;
+pub mod document;
 pub mod error;
 pub mod escapes;
 pub mod image_url;
