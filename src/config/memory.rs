@@ -80,7 +80,10 @@ pub(super) fn check<'a>(root: &Section<'_>, agents: impl IntoIterator<Item = &'a
         return;
     }
     for agent in agents.into_iter().filter(|agent| agent.rules.memory.recalls) {
-        root.refuse_outside(&format!("agents.{}.memory.recall", agent.name), "declare [memory] to have agents remember anything");
+        root.refuse_outside(
+            &format!("agents.{}.memory.recall", agent.name),
+            "declare [memory] to have agents remember anything",
+        );
         return;
     }
 }

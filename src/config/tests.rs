@@ -10,6 +10,7 @@ mod egress;
 mod fallbacks;
 mod hooks;
 mod mcp;
+mod memory;
 mod mistakes;
 mod openapi;
 mod pools;

@@ -127,10 +127,13 @@ mod tests {
 
     #[test]
     fn a_change_is_made_once_also_if_a_few_others_came_meanwhile() {
-        let change = |once| Change { content: "x", appends: true, once: Some(once), ..Change::default() };
+        fn change(once: &str) -> Change<'_> {
+            Change { content: "x", appends: true, once: Some(once), ..Change::default() }
+        }
         let mut document = made(&change("call_0"), None);
         for other in 1..8 {
-            document = made(&change(&format!("call_{other}")), Some(&document));
+            let call = format!("call_{other}");
+            document = made(&change(&call), Some(&document));
         }
         assert_eq!(change("call_0").of(("a", 8, Some(&document)), 9), Ok(Made::Before));
         document = made(&change("call_8"), Some(&document));
@@ -155,7 +158,8 @@ mod tests {
         let head = CollectionHead { documents: 2, bytes: 8, ..CollectionHead::default() };
         let count = |head: &CollectionHead, before: Option<&str>, after: Option<&str>| {
             let (before, after) = (before.map(text), after.map(text));
-            counted(head, "n", (before.as_ref(), after.as_ref()), Some(&limits)).map(|head| (head.documents, head.bytes))
+            counted(head, "n", (before.as_ref(), after.as_ref()), Some(&limits))
+                .map(|head| (head.documents, head.bytes))
         };
         assert_eq!(count(&head, Some("aaa"), Some("bbb")), Ok((2, 8)));
         assert_eq!(count(&head, Some("aaa"), Some("bbbb")), Err(DocumentError::Full { bytes: 9, most: 8 }));

@@ -130,7 +130,9 @@ impl OwnTool for MemoryTool {
             Does::Delete => self.delete(&arguments, context).await,
         };
         match answered {
-            Ok(text) => ToolOutcome { bytes: text.len() as u64, parts: vec![Part::text(text)], ..ToolOutcome::default() },
+            Ok(text) => {
+                ToolOutcome { bytes: text.len() as u64, parts: vec![Part::text(text)], ..ToolOutcome::default() }
+            }
             Err(why) => ToolOutcome::failed(why),
         }
     }
@@ -159,12 +161,7 @@ impl MemoryTool {
         Ok(format!("[version {version}]\n{}", text.content))
     }
 
-    async fn write(
-        &self,
-        call: &ToolCall,
-        arguments: &Arguments,
-        context: OwnContext<'_>,
-    ) -> Result<String, String> {
+    async fn write(&self, call: &ToolCall, arguments: &Arguments, context: OwnContext<'_>) -> Result<String, String> {
         let (spec, of) = (context.run.spec(), memory_of_run(context.run.spec()));
         let name = arguments.name.as_deref().unwrap_or_default();
         let change = Change {
@@ -175,7 +172,8 @@ impl MemoryTool {
             ..Change::default()
         };
         let made = self.documents.put(&spec.tenant, &of, name, (&change, &self.limits)).await;
-        let Named { text, version, .. } = made.map_err(|error| format!("The note {name:?} was not written: {error}."))?;
+        let Named { text, version, .. } =
+            made.map_err(|error| format!("The note {name:?} was not written: {error}."))?;
         Ok(format!("The note {name:?} was written. It has version {version} and {} bytes.", text.content.len()))
     }
 

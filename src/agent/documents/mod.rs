@@ -4,8 +4,8 @@
 //! never lose each other's changes, and a change that a crash interrupts is made whole or not at all.
 
 mod change;
-mod error;
 mod erase;
+mod error;
 mod found;
 pub mod limits;
 pub mod memory_tools;
@@ -26,8 +26,8 @@ pub use self::found::{Entry, Found};
 pub use self::name::{NAME, is_name};
 use crate::agent::documents::found::Indexes;
 use crate::agent::ledger::Ledger;
-pub use crate::agent::ledger::collection::{Collection, CollectionHead, Kind, StoredText};
 use crate::agent::ledger::collection::user_partition;
+pub use crate::agent::ledger::collection::{Collection, CollectionHead, Kind, StoredText};
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::lifecycle::Lifecycle;
@@ -88,11 +88,7 @@ impl Documents {
     }
 
     /// How much a collection has, and the number of its changes; `None` if it has nothing.
-    pub async fn head(
-        &self,
-        tenant: &Tenant,
-        of: &Collection,
-    ) -> Result<Option<(CollectionHead, u64)>, Unavailable> {
+    pub async fn head(&self, tenant: &Tenant, of: &Collection) -> Result<Option<(CollectionHead, u64)>, Unavailable> {
         let head = self.ledger.store().get(&of.partition(tenant), &of.head()).await?;
         head.map(|head| Ok((decode(&head.value)?, head.version))).transpose()
     }

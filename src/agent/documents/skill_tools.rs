@@ -108,9 +108,12 @@ impl OwnTool for SkillTool {
                 return ToolOutcome::failed("The skills cannot be read now. Go on without them, or try again later.");
             }
         };
-        let answered = if self.searches { Ok(found(&skills, &arguments)) } else { instructions(&skills, &arguments.name) };
+        let answered =
+            if self.searches { Ok(found(&skills, &arguments)) } else { instructions(&skills, &arguments.name) };
         match answered {
-            Ok(text) => ToolOutcome { bytes: text.len() as u64, parts: vec![Part::text(text)], ..ToolOutcome::default() },
+            Ok(text) => {
+                ToolOutcome { bytes: text.len() as u64, parts: vec![Part::text(text)], ..ToolOutcome::default() }
+            }
             Err(why) => ToolOutcome::failed(why),
         }
     }

@@ -102,7 +102,12 @@ pub fn told(skills: &AgentSkills, most: u32, most_tokens: u32) -> Option<ToldSki
     }
     let room = usize::try_from(most_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
     if count <= usize::try_from(most).unwrap_or(usize::MAX)
-        && let Some(text) = within(room, "You have these skills. Follow the instructions of one where its description fits.", skills, in_full)
+        && let Some(text) = within(
+            room,
+            "You have these skills. Follow the instructions of one where its description fits.",
+            skills,
+            in_full,
+        )
     {
         return Some(ToldSkills { text, access: SkillAccess::Told });
     }
@@ -119,12 +124,7 @@ pub fn told(skills: &AgentSkills, most: u32, most_tokens: u32) -> Option<ToldSki
 }
 
 /// All skills written in this way, if they have no more than so many bytes.
-fn within(
-    room: usize,
-    before: &str,
-    skills: &AgentSkills,
-    write: impl Fn(&mut String, Known<'_>),
-) -> Option<String> {
+fn within(room: usize, before: &str, skills: &AgentSkills, write: impl Fn(&mut String, Known<'_>)) -> Option<String> {
     let mut text = before.to_owned();
     for skill in skills.iter() {
         write(&mut text, skill);

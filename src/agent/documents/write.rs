@@ -45,7 +45,9 @@ impl Documents {
             let version = read.version();
             let text = match change.of((name, version, read.text.as_ref()), now_ms())? {
                 Made::Changed(text) => text,
-                Made::Before => return Ok(Named { name: name.to_owned(), text: read.text.unwrap_or_default(), version }),
+                Made::Before => {
+                    return Ok(Named { name: name.to_owned(), text: read.text.unwrap_or_default(), version });
+                }
             };
             let head = counted(&read.head, name, (read.text.as_ref(), Some(&text)), Some(limits))?;
             let put = Write::Put { key: of.document(name), value: encode(&text), ttl: None };

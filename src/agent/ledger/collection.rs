@@ -172,7 +172,8 @@ mod tests {
                 }
             }
             for (index, (tenant, one)) in all.iter().enumerate() {
-                prop_assert!(one.partition(&Tenant::parse(tenant).unwrap()).as_str().starts_with(&format!("{tenant}/")));
+                let own = format!("{tenant}/");
+                prop_assert!(one.partition(&Tenant::parse(tenant).unwrap()).as_str().starts_with(&own));
                 for (other_tenant, other) in &all[..index] {
                     let same = tenant == other_tenant && one == other;
                     prop_assert_eq!(place(tenant, one) == place(other_tenant, other), same);

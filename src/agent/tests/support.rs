@@ -21,7 +21,9 @@ use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
-use crate::config::{AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, ModelConfig, Models};
+use crate::config::{
+    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, SkillsConfig,
+};
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
 use crate::llm::health::Health;
@@ -105,6 +107,8 @@ pub(super) struct TestAgentBuilder {
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
+    memory: Option<MemoryConfig>,
+    skills: SkillsConfig,
     quotas: Quotas,
     hooks: Vec<HookConfig>,
     retention: Option<Retention>,
@@ -175,6 +179,16 @@ impl TestAgentBuilder {
         Self { own_tools, ..self }
     }
 
+    /// How much its memories may have.
+    pub(super) fn memory(self, memory: MemoryConfig) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// What it knows how to do.
+    pub(super) fn skills(self, skills: SkillsConfig) -> Self {
+        Self { skills, ..self }
+    }
+
     /// What its keys may take.
     pub(super) fn quotas(self, quotas: Quotas) -> Self {
         Self { quotas, ..self }
@@ -229,6 +243,8 @@ impl TestAgentBuilder {
             health: health.clone(),
             tools: Arc::new(Registry::new(tools).unwrap().into()),
             own_tools: self.own_tools,
+            memory: self.memory,
+            skills: self.skills,
             quotas: self.quotas,
             hooks: Hooks::new(&self.hooks, hooks::client).unwrap(),
             ..Generation::default()

@@ -151,7 +151,9 @@ impl PutSkill {
                 return Err(WireError::invalid(name, "must not be empty"));
             }
             if text.len() > most {
-                return Err(WireError::new(ErrorCode::PayloadTooLarge, format!("must have at most {most} bytes")).at(name));
+                return Err(
+                    WireError::new(ErrorCode::PayloadTooLarge, format!("must have at most {most} bytes")).at(name)
+                );
             }
         }
         Ok(put)

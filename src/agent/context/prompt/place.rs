@@ -66,9 +66,7 @@ mod tests {
         let history: Conversation = [user("history")].into_iter().collect();
         let mut own = spec.input.clone();
         own.push(Message::assistant("step", &[]));
-        let sent = |spec: &RunSpec, shown| {
-            texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()))
-        };
+        let sent = |spec: &RunSpec, shown| texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()));
         let all = ["told", "history", "earlier", "answer", "now", "step", "plan"];
         assert_eq!(sent(&spec, None), all);
         let of_run = Some(user("of run"));
