@@ -14,6 +14,7 @@ mod extract;
 pub mod health;
 mod identity;
 mod index;
+mod layers;
 pub mod log_fields;
 pub mod metrics;
 mod models;

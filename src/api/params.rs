@@ -14,6 +14,19 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
+/// Which version of a layer is to be changed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
+pub struct LayerHeaders {
+    /// The version that it must have
+    #[param(rename = "if-match", pattern = "^\"?[0-9]{1,20}\"?$")]
+    if_match: Option<String>,
+    /// `*`: there must be no layer of this name
+    #[param(rename = "if-none-match", pattern = "^[*]$")]
+    if_none_match: Option<String>,
+}
+
 /// What a completion's headers may say beside its body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]

@@ -15,7 +15,7 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, metrics, models, questions, run_events, run_trace,
+    approvals, budget, completions, description, health, index, layers, metrics, models, questions, run_events, run_trace,
     runs, session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
@@ -98,6 +98,9 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/sessions/{id}", get sessions::get)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}", patch sessions::patch, delete sessions::delete)),
         needs(Scope::Read, row!("/v1/sessions/{id}/messages", get sessions::messages)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers", get layers::list)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers/{name}", get layers::get)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}/layers/{name}", put layers::put, delete layers::delete)),
         needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),

@@ -30,6 +30,8 @@ mod options;
 mod pins;
 mod policy;
 mod price_file;
+mod prompt;
+mod prompt_template;
 mod proxy;
 mod quantity;
 mod query;
@@ -83,6 +85,8 @@ pub use openapi::{EffectPatterns, OpenApiConfig};
 pub use options::{EmbeddedNames, LogFormat, Options};
 pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
+pub use prompt::{MOST_PRIORITY, PromptConfig, priority_of};
+pub use prompt_template::PromptTemplates;
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use request_mcp::RequestMcpConfig;
@@ -102,4 +106,5 @@ pub use upstream::{
     AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
     OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };
+pub use value::is_plain_name;
 pub use workspace::{WORKSPACE_TOOLS, WorkspaceConfig, WorkspaceScope};

@@ -107,11 +107,12 @@ impl Selected {
     }
 
     /// Whether there is any tool.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.all().is_empty() && self.own_tools().is_empty()
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Whether it has a tool of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
         self.all().has(name) || self.own_tools().iter().any(|tool| tool.name == name)
     }
 

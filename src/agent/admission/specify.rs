@@ -174,7 +174,7 @@ fn pinned(
 }
 
 /// Whether a request is the first of its conversation.
-fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
     let is_new = session.is_none_or(|session| session.message_count == 0);
     is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }

@@ -66,6 +66,8 @@ error_codes! {
     ToolNotFound,
     /// There is no such session for this tenant.
     SessionNotFound,
+    /// The session has no such layer.
+    LayerNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
     /// There is no such call that could be approved or answered.
