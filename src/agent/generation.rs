@@ -15,6 +15,7 @@ use crate::agent::context::server_tools::ServerTools;
 use crate::agent::naming::{Naming, owner};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
+use crate::agent::prompt_layers::PromptLayers;
 use crate::agent::quotas::Quotas;
 use crate::config::{KeyConfig, MemoryConfig, SkillsConfig};
 use crate::hooks::Hooks;
@@ -55,6 +56,8 @@ pub struct Generation {
     pub quotas: Quotas,
     /// What the calls of runs are judged by, beside what agents say.
     pub policies: Policies,
+    /// What their prompts have, beside what agents say.
+    pub layers: PromptLayers,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
     pub keys: HashMap<[u8; 32], KeyConfig>,
     /// How well the upstreams are; the same in all generations of a process.

@@ -42,6 +42,7 @@ pub mod own_tool;
 pub mod ownership;
 mod policies;
 mod process;
+mod prompt_layers;
 pub mod questions;
 mod quotas;
 mod recovery;
@@ -67,10 +68,11 @@ pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
 pub use naming::{AskedServers, Naming};
 pub use policies::Policies;
+pub use prompt_layers::PromptLayers;
 pub use quotas::Quotas;
 pub use request::{
-    ApprovalPatch, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch,
-    RulesPatch,
+    ApprovalPatch, AskedPrompt, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun,
+    PromptPatch, RulesPatch,
 };
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;

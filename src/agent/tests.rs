@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod agent_files;
 mod approvals;
 mod async_tools;
 mod breakers;

@@ -65,6 +65,12 @@ impl Owner {
             let message = "name whose memory is meant: a `user`, an `agent`, or both";
             return Err(ApiError::new(ErrorCode::MissingField, message).at("user"));
         }
+        owner.checked(caller)
+    }
+
+    /// It, if it can be one and the caller may see it.
+    pub fn checked(self, caller: &Caller) -> Result<Self, ApiError> {
+        let owner = self;
         // An agent may be gone whose memory is still there. The names of all of them are fit for tenants.
         if owner.agent.as_deref().is_some_and(|agent| agent.len() > 64 || Tenant::parse(agent).is_none()) {
             return Err(ApiError::invalid("agent", "is not the name of an agent"));

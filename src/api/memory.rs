@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use http::{HeaderValue, header};
 
-use crate::agent::documents::{Collection, Kind};
+use crate::agent::documents::Collection;
 use crate::api::auth::Caller;
 use crate::api::documents::Owner;
 use crate::api::error::ApiError;
@@ -21,7 +21,7 @@ use crate::types::json::compact;
 /// Documents read at a time.
 const PAGE: usize = 32;
 
-/// Reads everything that is remembered of a user, by all agents or by one; or what an agent remembers of no user.
+/// Reads everything that is kept of a user, by all agents or by one; or what an agent remembers of no user.
 #[utoipa::path(
     get, path = "/v1/memory", tag = "memory", operation_id = "exportMemory",
     params(MemoryParams),
@@ -57,7 +57,7 @@ pub async fn export(State(api): State<Api>, caller: Caller, query: Query) -> Res
     Ok(response)
 }
 
-/// Deletes everything that is remembered of a user, by all agents or by one; or what an agent remembers of no user.
+/// Deletes everything that is kept of a user, by all agents or by one; or what an agent remembers of no user.
 #[utoipa::path(
     delete, path = "/v1/memory", tag = "memory", operation_id = "eraseMemory",
     params(MemoryParams),
@@ -69,10 +69,10 @@ pub async fn erase(State(api): State<Api>, caller: Caller, query: Query) -> Resu
     Ok(axum::Json(MemoryDeletion { object: "memory", deleted: true, documents }).into_response())
 }
 
-/// The memories that are meant: of a user without an agent, those of all agents.
+/// The memories that are meant: of a user without an agent, those of all agents, and the user's copies of their files.
 async fn memories(api: &Api, caller: &Caller, owner: Owner) -> Result<Vec<Collection>, ApiError> {
-    let Owner { agent: None, user: Some(user) } = &owner else { return Ok(vec![owner.memory()]) };
-    let all = api.agent.documents().collections_of(&caller.tenant, user).await;
+    let Some(user) = owner.user.clone() else { return Ok(vec![owner.memory()]) };
+    let all = api.agent.documents().collections_of(&caller.tenant, &user).await;
     let all = all.map_err(crate::agent::error::LookupError::Store)?;
-    Ok(all.into_iter().filter(|of| of.kind == Kind::Memory).collect())
+    Ok(all.into_iter().filter(|of| owner.agent.is_none() || of.agent == owner.agent).collect())
 }

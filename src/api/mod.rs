@@ -1,6 +1,7 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
 mod access;
+mod agent_files;
 mod approvals;
 pub mod auth;
 mod bodies;
@@ -15,6 +16,7 @@ mod extract;
 pub mod health;
 mod identity;
 mod index;
+mod layers;
 pub mod log_fields;
 mod memory;
 mod memory_documents;

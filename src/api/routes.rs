@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, memory, memory_documents, metrics, models, questions,
-    run_events, run_trace, runs, session_copies, sessions, skills, tool_results, tools, usage,
+    agent_files, approvals, budget, completions, description, health, index, layers, memory, memory_documents, metrics,
+    models, questions, run_events, run_trace, runs, session_copies, sessions, skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -99,6 +99,9 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/sessions/{id}", get sessions::get)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}", patch sessions::patch, delete sessions::delete)),
         needs(Scope::Read, row!("/v1/sessions/{id}/messages", get sessions::messages)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers", get layers::list)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers/{name}", get layers::get)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}/layers/{name}", put layers::put, delete layers::delete)),
         needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
@@ -111,6 +114,9 @@ fn guarded() -> Vec<Row> {
             Scope::Memory,
             row!("/v1/memory/documents/{name}", put memory_documents::put, delete memory_documents::delete),
         ),
+        needs(Scope::Read, row!("/v1/agents/{agent}/files", get agent_files::list)),
+        needs(Scope::Read, row!("/v1/agents/{agent}/files/{file}", get agent_files::get)),
+        needs(Scope::Skills, row!("/v1/agents/{agent}/files/{file}", put agent_files::put, delete agent_files::delete)),
         needs(Scope::Read, row!("/v1/skills", get skills::list)),
         needs(Scope::Read, row!("/v1/skills/{name}", get skills::get)),
         needs(Scope::Skills, row!("/v1/skills/{name}", put skills::put, delete skills::delete)),

@@ -11,6 +11,7 @@ use super::context;
 use super::fallbacks::{self, find_upstream};
 use super::guard::{self, TextBounds};
 use super::mistake::suggestion;
+use super::prompt::PromptConfig;
 use super::quantity::seconds;
 use super::reader::Section;
 use super::rules;
@@ -72,6 +73,8 @@ pub struct AgentConfig {
     pub approval: ApprovalTerms,
     /// What the messages, answers and results of its runs are held to.
     pub guards: Arc<Guards>,
+    /// What its prompts have beside `system`.
+    pub prompt: Arc<PromptConfig>,
 }
 
 /// The ceiling of an agent's runs.
@@ -150,6 +153,7 @@ impl AgentConfig {
             policy: read_policy(section, parent),
             approval: read_approval(section, parent),
             guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard, texts),
+            prompt: PromptConfig::read(section, parent.map(|parent| &*parent.prompt)),
         }
     }
 

@@ -15,6 +15,7 @@ mod declaration;
 mod difference;
 mod egress;
 mod fallbacks;
+mod files;
 mod guard;
 mod guardrail;
 mod headers;
@@ -31,6 +32,8 @@ mod options;
 mod pins;
 mod policy;
 mod price_file;
+mod prompt;
+mod prompt_template;
 mod proxy;
 mod quantity;
 mod query;
@@ -86,6 +89,8 @@ pub use openapi::{EffectPatterns, OpenApiConfig};
 pub use options::{EmbeddedNames, LogFormat, Options};
 pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
+pub use prompt::{MOST_PRIORITY, PromptConfig, priority_of};
+pub use prompt_template::PromptTemplates;
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use request_mcp::RequestMcpConfig;
@@ -106,4 +111,5 @@ pub use upstream::{
     AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
     OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };
+pub use value::is_plain_name;
 pub use workspace::{WORKSPACE_TOOLS, WorkspaceConfig, WorkspaceScope};

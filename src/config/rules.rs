@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::files;
 use super::memory;
 use super::reader::Section;
 use super::skills;
@@ -26,6 +27,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, contex
         reflection: section.section("reflection", |section| reflection(section, parent.reflection.as_ref())),
         context,
         memory: section.section("memory", |section| memory::rules(section, &parent.memory)),
+        files: files::read(section, &parent.files),
         skills: skills::patterns(section, &parent.skills),
     })
 }

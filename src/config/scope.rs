@@ -24,7 +24,7 @@ pub enum Scope {
     Sessions,
     /// Write and delete what agents remember.
     Memory,
-    /// Write and delete skills of the tenant.
+    /// Write and delete skills of the tenant, and files of agents.
     Skills,
     /// Read what the runs of the tenant took.
     Usage,
@@ -72,6 +72,12 @@ impl Scopes {
     #[must_use]
     pub fn of_tenant() -> Self {
         Self(Self::all().0.into_iter().filter(|scope| !matches!(scope, Scope::Metrics | Scope::Tools)).collect())
+    }
+
+    /// These.
+    #[cfg(test)]
+    pub(crate) fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        Self(scopes.into_iter().collect())
     }
 
     /// Whether this is among them.

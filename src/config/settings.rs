@@ -23,6 +23,7 @@ use super::mistake::ConfigErrors;
 use super::model::Models;
 use super::openapi::OpenApiConfig;
 use super::options::Options;
+use super::prompt;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
@@ -37,6 +38,7 @@ use super::workspace::{WORKSPACE_TOOLS, WorkspaceConfig};
 use crate::net::guard::Policy;
 use crate::types::memory::MEMORY_TOOLS;
 use crate::types::policy::{Layer, LayerOwner};
+use crate::types::prompt::PromptLayer;
 use crate::types::question::ASK_USER;
 
 /// The file that is read when none is named.
@@ -85,6 +87,8 @@ pub struct Settings {
     pub keys: Vec<KeyConfig>,
     /// Which tool calls are made, asked for and denied, of all callers.
     pub policy: Arc<Layer>,
+    /// Layers of the prompts of all runs.
+    pub layers: Arc<[PromptLayer]>,
     /// The file that was read, if there was one.
     file: Option<PathBuf>,
     /// The same settings by path.
@@ -212,6 +216,8 @@ impl Settings {
         let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
+        prompt::inherit_layers(root, &mut agents);
+        let layers = root.named("layers", None, prompt::read_layer).into();
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
@@ -239,6 +245,7 @@ impl Settings {
             hooks,
             keys,
             policy,
+            layers,
             file,
             values,
         }

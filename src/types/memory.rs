@@ -43,5 +43,19 @@ impl Default for MemoryRules {
     }
 }
 
+/// Most files that a model is told.
+pub const MOST_FILES: usize = 16;
+
+/// Which files of an agent its model is told from the start, in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentFiles {
+    /// Those that are the same for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
+    /// Those of which each user has a copy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_user: Vec<String>,
+}
+
 /// The tools by which models use what is remembered.
 pub const MEMORY_TOOLS: [&str; 4] = ["memory_delete", "memory_read", "memory_search", "memory_write"];

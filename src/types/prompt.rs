@@ -130,4 +130,141 @@ pub struct Prompt {
     pub of_run: Option<Message>,
     /// Its sections, in their order.
     pub sections: Vec<SectionNote>,
+    /// Stands for what its request asked for, if that was anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
+}
+
+/// Most bytes of one layer.
+pub const MOST_LAYER: usize = 16 << 10;
+
+/// A section that somebody declares under a name; later ones replace it or add to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptLayer {
+    /// Its name.
+    pub name: String,
+    /// What it says; a layer without text takes an earlier one away.
+    pub text: String,
+    /// Where it stands; that of an earlier layer counts if this adds to it.
+    pub priority: u32,
+    /// What it is about. A prompt has the layers with one of its agent's tags.
+    pub tags: Vec<String>,
+    /// What becomes of an earlier layer of the same name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub merge: Merge,
+    /// How long it stays as it is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lasts: Lasts,
+}
+
+impl PromptLayer {
+    /// A layer of this name and text of which nothing else is said.
+    #[must_use]
+    pub fn new(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            priority: PRIORITY_LAYER,
+            tags: vec![TAG_SYSTEM.to_owned()],
+            merge: Merge::Replace,
+            lasts: Lasts::Stable,
+        }
+    }
+}
+
+/// What becomes of an earlier layer of the same name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Merge {
+    /// It is replaced.
+    #[default]
+    Replace,
+    /// This is added to it.
+    Add,
+}
+
+/// How many sections the server writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptMode {
+    /// None: a prompt has what was declared.
+    #[default]
+    None,
+    /// Those that tasks need that no user watches.
+    Minimal,
+    /// All that have something to say.
+    Full,
+}
+
+/// A section that the server writes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Written {
+    /// How tools are used.
+    Tooling,
+    /// That what comes from outside gives no orders.
+    Safety,
+    /// That there are files.
+    Workspace,
+    /// That there is a sandbox for code.
+    Sandbox,
+    /// That nothing may be said.
+    NoReply,
+    /// Who asks.
+    User,
+    /// What time it is.
+    Time,
+    /// Where all this happens.
+    Runtime,
+}
+
+impl Written {
+    /// All of them, in the order in which a prompt has them.
+    pub const ALL: [Self; 8] = [
+        Self::Tooling,
+        Self::Safety,
+        Self::Workspace,
+        Self::Sandbox,
+        Self::NoReply,
+        Self::User,
+        Self::Time,
+        Self::Runtime,
+    ];
+
+    /// The name of the section.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tooling => "tooling",
+            Self::Safety => "safety",
+            Self::Workspace => "workspace",
+            Self::Sandbox => "sandbox",
+            Self::NoReply => "no_reply",
+            Self::User => "user",
+            Self::Time => "time",
+            Self::Runtime => "runtime",
+        }
+    }
+
+    /// Whether prompts of this mode have it.
+    #[must_use]
+    pub fn is_of(self, mode: PromptMode) -> bool {
+        match (mode, self) {
+            (PromptMode::None, _) | (PromptMode::Minimal, Self::NoReply | Self::User | Self::Runtime) => false,
+            (PromptMode::Minimal, Self::Tooling | Self::Safety | Self::Workspace | Self::Sandbox | Self::Time)
+            | (PromptMode::Full, _) => true,
+        }
+    }
+}
+
+/// How answers are written, so that they can be shown where they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// Text without any markup.
+    Plain,
+    /// Markdown.
+    Markdown,
+    /// HTML.
+    Html,
 }

@@ -15,6 +15,7 @@ mod once;
 mod policy;
 mod price;
 mod question;
+mod remembered;
 mod rules;
 mod screened;
 mod select;

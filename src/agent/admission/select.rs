@@ -114,11 +114,11 @@ impl Selected {
     }
 
     /// Whether there is any tool.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.all().is_empty() && self.own_tools().next().is_none()
     }
 
-    /// Whether there is one of this name.
+    /// Whether it has a tool of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.all().has(name) || self.own_tools().any(|tool| tool.name == name)
     }

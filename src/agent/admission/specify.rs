@@ -72,7 +72,8 @@ impl Admission {
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
-        let given = Given { new, session, resolved: &resolved, selected: &selected, generation, skills };
+        let given =
+            Given { new, session, resolved: &resolved, selected: &selected, generation, skills: skills.as_deref() };
         let told = self.told(given).await?;
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
@@ -177,7 +178,7 @@ fn pinned(
 }
 
 /// Whether a request is the first of its conversation.
-fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
     let is_new = session.is_none_or(|session| session.message_count == 0);
     is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }

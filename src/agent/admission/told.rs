@@ -3,20 +3,30 @@
 
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
+
 use crate::agent::admission::Admission;
 use crate::agent::admission::named::described;
 use crate::agent::admission::select::Selected;
+use crate::agent::admission::specify::begins_conversation;
 use crate::agent::catalog::Resolved;
 use crate::agent::context::prompt::compose::{Composed, compose};
-use crate::agent::documents::recall::memory_of;
-use crate::agent::error::StartError;
+use crate::agent::context::prompt::layers::Stack;
+use crate::agent::context::prompt::written::{Facts, written};
+use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
-use crate::agent::request::NewRun;
-use crate::types::prompt::{Lasts, PRIORITY_CONTEXT, PRIORITY_SYSTEM, Prompt, Section, SectionOwner, TAG_SYSTEM};
-use crate::types::session::Session;
-use crate::types::{Message, Role};
+use crate::agent::request::{AskedPrompt, NewRun};
+use crate::config::{PromptConfig, WORKSPACE_TOOLS};
+use crate::types::clock::now_ms;
+use crate::types::prompt::{Lasts, PRIORITY_SYSTEM, Prompt, PromptMode, Section, SectionOwner, TAG_SYSTEM};
+use crate::types::session::{Session, SessionLayer};
+use crate::types::{Message, Role, SessionId};
+
+/// The tool that runs code.
+const RUN_CODE: &str = "run_code";
 
 /// What the sections of a run's prompt are made of.
+#[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     /// The request.
     pub(super) new: &'a NewRun,
@@ -29,7 +39,7 @@ pub(super) struct Given<'a> {
     /// The configuration that it is served by.
     pub(super) generation: &'a Generation,
     /// What it is told of its skills.
-    pub(super) skills: Option<String>,
+    pub(super) skills: Option<&'a str>,
 }
 
 /// What a run's model is told beside the conversation.
@@ -54,42 +64,136 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
-        let Gathered { mut sections, warnings } = self.gather(&given).await?;
-        let system = given.resolved.settings.system.as_deref();
-        let of_request = described(given.new).chain(given.new.system.iter().cloned());
-        if sections.is_empty() {
+        let Given { new, resolved, .. } = given;
+        let system = resolved.settings.system.as_deref();
+        let of_request = described(new).chain(new.system.iter().cloned());
+        let Gathered { sections: written, mut warnings } = self.gather(given).await?;
+        if written.is_empty() && !has_layers(given) {
             let of_agent = system.map(|text| Message::text(Role::System, text));
             return Ok(Told { system: of_agent.into_iter().chain(of_request).collect(), prompt: None, warnings });
         }
-        sections.splice(0..0, system.map(of_agent));
+        let sections = layered(given, written, &mut warnings)?;
         let Composed { system, prompt } = compose(sections, of_request.collect());
+        let prompt = Prompt { asked: new.prompt.as_ref().map(|asked| asked.digest()), ..prompt };
         Ok(Told { system, prompt: Some(Arc::new(prompt)), warnings })
     }
 
-    /// All sections beside `system`, in the order that counts between those of the same priority. Nothing is read for a run whose
-    /// agent, session and request ask for none.
-    async fn gather(&self, given: &Given<'_>) -> Result<Gathered, StartError> {
-        let mut gathered = Gathered::default();
-        if let Some(skills) = &given.skills {
-            gathered.sections.push(Section::of_run("skills", PRIORITY_CONTEXT, Lasts::Stable, skills.clone()));
-        }
-        if let Some(recalled) = self.recall(given).await? {
-            gathered.sections.push(Section::of_run("memory", PRIORITY_CONTEXT, Lasts::Run, recalled));
-        }
-        Ok(gathered)
+    /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. Nothing is
+    /// read for a run whose agent, session and request ask for none.
+    async fn gather(&self, given: Given<'_>) -> Result<Gathered, StartError> {
+        let mut sections = written_for(given)?;
+        self.add_documents(given, &mut sections).await?;
+        Ok(Gathered { sections, warnings: Vec::new() })
     }
+}
 
-    /// What a run's model is shown of its memory.
-    async fn recall(&self, given: &Given<'_>) -> Result<Option<String>, StartError> {
-        let Given { new, resolved, generation, .. } = given;
-        let rules = &resolved.settings.rules.memory;
-        if !rules.recalls || generation.memory.is_none() {
-            return Ok(None);
-        }
-        let of = memory_of(rules.scope, &resolved.agent_name, new.options.sampling.user.as_deref());
-        // Boxed, as most agents recall nothing.
-        Ok(Box::pin(self.launcher.documents.recalled(&new.tenant, &of, rules, &new.messages)).await?)
+/// The sections that the server writes for a run.
+fn written_for(given: Given<'_>) -> Result<Vec<Section>, StartError> {
+    let Given { new, session, resolved, selected, .. } = given;
+    let (settings, asked) = (&resolved.settings, new.prompt.as_deref());
+    let config = &settings.prompt;
+    if config.is_plain() && asked.is_none() {
+        return Ok(Vec::new());
     }
+    let zone = zone(asked.and_then(|asked| asked.time_zone.as_deref()), &config.time_zone)?;
+    let facts = Facts {
+        mode: mode(config, asked)?,
+        agent: &resolved.agent_name,
+        model: &resolved.called.model_name,
+        session: new.session.as_ref().map(SessionId::as_str),
+        run: new.id.as_str(),
+        user: new.options.sampling.user.as_deref().filter(|user| !user.trim().is_empty()),
+        now_ms: now_ms(),
+        zone: &zone,
+        has_tools: !selected.is_empty() || !new.client_tools.is_empty(),
+        has_files: WORKSPACE_TOOLS.iter().any(|tool| selected.has(tool)),
+        runs_code: selected.has(RUN_CODE),
+        may_be_silent: settings.guards.output.allow_no_reply,
+        is_first: begins_conversation(new, session),
+        channel: asked.and_then(|asked| asked.channel).or(config.channel),
+        extra_context: extra_context(config, asked)?,
+    };
+    Ok(written(config, &facts))
+}
+
+/// Which sections are written: a request may ask for fewer, but not for none where the agent has some.
+fn mode(config: &PromptConfig, asked: Option<&AskedPrompt>) -> Result<PromptMode, StartError> {
+    match asked.and_then(|asked| asked.mode) {
+        None => Ok(config.mode),
+        Some(mode) if mode == config.mode || (mode == PromptMode::Minimal && config.mode == PromptMode::Full) => {
+            Ok(mode)
+        }
+        Some(_) => {
+            let message =
+                "a request may ask for `minimal` where the agent has `full`; leave it out for what the agent has";
+            Err(invalid("agent.prompt.mode", message.to_owned()))
+        }
+    }
+}
+
+fn zone(asked: Option<&str>, agents: &str) -> Result<TimeZone, StartError> {
+    let unknown = || {
+        let message = "must be the IANA name of a time zone, such as Europe/Oslo, or UTC".to_owned();
+        invalid("agent.prompt.time_zone", message)
+    };
+    TimeZone::get(asked.unwrap_or(agents)).map_err(|_| unknown())
+}
+
+fn extra_context<'a>(config: &PromptConfig, asked: Option<&'a AskedPrompt>) -> Result<Option<&'a str>, StartError> {
+    let Some(text) = asked.and_then(|asked| asked.extra_context.as_deref()) else { return Ok(None) };
+    let refused = |message| Err(invalid("agent.prompt.extra_context", message));
+    let Some(most) = config.max_extra_context else {
+        return refused("the agent takes no extra context from requests".to_owned());
+    };
+    let chars = text.chars().count();
+    if chars > most as usize {
+        return refused(format!("has {chars} characters; the agent takes {most}"));
+    }
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
+
+/// Whether anyone declares layers for the run.
+fn has_layers(given: Given<'_>) -> bool {
+    let Given { new, session, resolved, generation, .. } = given;
+    !resolved.settings.prompt.layers.is_empty()
+        || session.is_some_and(|session| !session.layers.is_empty())
+        || new.prompt.as_ref().is_some_and(|asked| !asked.layers.is_empty())
+        || generation.layers.of(new.key_name.as_deref()).next().is_some()
+}
+
+/// These sections under all layers of the run. The caller is warned of those that are left out.
+fn layered(given: Given<'_>, written: Vec<Section>, warnings: &mut Vec<String>) -> Result<Vec<Section>, StartError> {
+    let Given { new, session, resolved, generation, .. } = given;
+    let settings = &resolved.settings;
+    let mut stack = Stack::on(written, &settings.prompt.tags, &settings.prompt.replaceable);
+    for (owner, layer) in generation.layers.of(new.key_name.as_deref()) {
+        stack.declare(owner, layer);
+    }
+    if let Some(text) = &settings.system {
+        stack.replace(of_agent(text));
+    }
+    for layer in &settings.prompt.layers {
+        stack.declare(SectionOwner::Agent, layer);
+    }
+    for SessionLayer { layer, .. } in session.iter().flat_map(|session| &session.layers) {
+        if stack.put(SectionOwner::Session, layer).is_err() {
+            let name = &layer.name;
+            warnings.push(format!(
+                "the layer {name:?} of the session was left out: the agent does not let sessions change it"
+            ));
+        }
+    }
+    for (place, layer) in new.prompt.iter().flat_map(|asked| &asked.layers).enumerate() {
+        if stack.put(SectionOwner::Request, layer).is_err() {
+            let message = format!("the agent does not let requests change the layer {:?}", layer.name);
+            return Err(StartError::Invalid { field: Field::Layer(place), message });
+        }
+    }
+    Ok(stack.into_sections())
+}
+
+fn invalid(member: &'static str, message: String) -> StartError {
+    StartError::Invalid { field: Field::Member(member), message }
 }
 
 /// What an agent's `system` says.

@@ -6,6 +6,7 @@
 mod change;
 mod erase;
 mod error;
+pub mod files;
 mod found;
 pub mod limits;
 pub mod memory_tools;

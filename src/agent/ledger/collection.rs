@@ -23,6 +23,8 @@ pub enum Kind {
     Memory,
     /// What agents of the tenant know how to do.
     Skills,
+    /// What an agent is told from the start.
+    Files,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
         match self {
             Self::Memory => "memory",
             Self::Skills => "skills",
+            Self::Files => "files",
         }
     }
 }

@@ -329,6 +329,7 @@ fn with_spares(
         policy: Arc::default(),
         approval,
         guards: Arc::new(guards),
+        prompt: Arc::default(),
     };
     let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)

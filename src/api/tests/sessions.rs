@@ -16,6 +16,7 @@ fn two_tenants() -> Router {
         request_mcp: false,
         quota: QuotaConfig::default(),
         policy: std::sync::Arc::default(),
+        layers: [].into(),
     };
     router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default(), MetricsAccess::Key)
 }

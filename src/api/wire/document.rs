@@ -14,6 +14,8 @@ use crate::types::skill::{MAX_DESCRIPTION, MAX_INSTRUCTIONS};
 pub struct MemoryDocument {
     /// `memory.document`.
     pub object: &'static str,
+    /// `memory`, or `files` for a copy of an agent's file.
+    pub kind: &'static str,
     /// Its name.
     #[schema(example = "preferences")]
     pub name: String,
@@ -39,6 +41,7 @@ impl MemoryDocument {
     pub fn new(of: &Collection, Named { name, text, version }: Named, with_content: bool) -> Self {
         Self {
             object: "memory.document",
+            kind: of.kind.as_str(),
             name,
             agent: of.agent.clone(),
             user: of.user.clone(),

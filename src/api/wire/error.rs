@@ -68,6 +68,8 @@ error_codes! {
     SessionNotFound,
     /// There is no such document of this memory, or no such skill.
     DocumentNotFound,
+    /// The session has no such layer.
+    LayerNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
     /// There is no such call that could be approved or answered.

@@ -14,6 +14,7 @@ pub mod error;
 pub mod escapes;
 pub mod image_url;
 pub mod json_object;
+pub mod layer;
 mod mismatch;
 pub mod openai_chat;
 pub mod openai_error;

@@ -72,6 +72,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::ToolNotFound => (404, "invalid_request_error", "tool_not_found"),
         ErrorCode::SessionNotFound => (404, "invalid_request_error", "session_not_found"),
         ErrorCode::DocumentNotFound => (404, "invalid_request_error", "document_not_found"),
+        ErrorCode::LayerNotFound => (404, "invalid_request_error", "layer_not_found"),
         ErrorCode::RunNotFound => (404, "invalid_request_error", "run_not_found"),
         ErrorCode::CallNotFound => (404, "invalid_request_error", "call_not_found"),
         ErrorCode::UnknownUrl => (404, "invalid_request_error", "unknown_url"),

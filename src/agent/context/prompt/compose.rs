@@ -41,7 +41,7 @@ pub fn compose(mut sections: Vec<Section>, of_request: Vec<Message>) -> Composed
         let text = joined(&of_run).replace("</context", "<\u{200b}/context");
         Message::text(Role::User, &[BEGIN, &text, END].concat())
     });
-    Composed { system, prompt: Prompt { of_run, sections: notes } }
+    Composed { system, prompt: Prompt { of_run, sections: notes, asked: None } }
 }
 
 fn joined(sections: &[Section]) -> String {

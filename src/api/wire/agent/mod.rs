@@ -15,6 +15,7 @@ pub mod object;
 pub mod options;
 pub mod policy;
 pub mod progress;
+pub mod prompt;
 pub mod question;
 pub mod result_part;
 pub mod rules;

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::agent::{GuardsPatch, LimitsPatch};
 use crate::api::wire::agent::context::ContextOptions;
 use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
+use crate::api::wire::agent::prompt::PromptOptions;
 use crate::api::wire::agent::rules::{LoopGuardOptions, PlanningOptions, ReflectionOptions, ToolErrorOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
@@ -53,6 +54,9 @@ pub struct AgentOptions {
     /// How a conversation is shortened that grows too long.
     #[schema(value_type = Option<ContextOptions>)]
     pub context: Option<JsonObject<ContextOptions>>,
+    /// What its prompt has beside the agent's.
+    #[schema(value_type = Option<PromptOptions>)]
+    pub prompt: Option<JsonObject<PromptOptions>>,
     /// Stricter guards than the agent's.
     #[schema(value_type = Option<GuardOptions>)]
     pub guards: Option<JsonObject<GuardOptions>>,
