@@ -21,6 +21,16 @@ impl Admission {
         if patterns.is_empty() {
             return Ok(None);
         }
+        // Boxed, as most agents have no skills.
+        Box::pin(self.told_skills((tenant, patterns), (generation, policy), selected)).await
+    }
+
+    async fn told_skills(
+        &self,
+        (tenant, patterns): (&Tenant, &[String]),
+        (generation, policy): (&Generation, Option<&Policy>),
+        selected: &mut Selected,
+    ) -> Result<Option<String>, StartError> {
         let config = &generation.skills;
         let skills = self.launcher.documents.skills(tenant, &config.skills, patterns).await?;
         let Some(told) = told(&skills, config.inline_max, config.inline_tokens) else { return Ok(None) };

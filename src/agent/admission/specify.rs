@@ -64,9 +64,8 @@ impl Admission {
                 Some((asked, listed))
             }
         };
-        // Boxed, as most agents have no skills.
         let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
-        let skills = Box::pin(self.skills(asked_for, (generation, policy.as_deref()), &mut selected)).await?;
+        let skills = self.skills(asked_for, (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();

@@ -226,6 +226,7 @@ impl Admission {
         };
         let generation = self.generation_of(new);
         let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
+        self.seed_files(&spec).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {

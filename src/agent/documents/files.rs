@@ -1,11 +1,14 @@
 //! Files of agents: texts that a model is told from the start, the same for all, or a copy for each user.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use crate::agent::documents::change::{Change, Limits};
 use crate::agent::documents::error::DocumentError;
+use crate::agent::documents::found::Entry;
 use crate::agent::documents::{Collection, Documents, Kind, Named};
 use crate::agent::error::StorageError;
+use crate::store::Unavailable;
 use crate::types::Tenant;
 use crate::types::memory::AgentFiles;
 
@@ -20,59 +23,59 @@ pub fn files_of(agent: &str, user: Option<&str>) -> Collection {
 }
 
 impl Documents {
-    /// What a run's model is told of its agent's files; `None` if there are none. A user's first run makes the user's copies.
+    /// What a run's model is told of its agent's files; `None` if there are none. Where a user has no copy of a file yet, the file
+    /// itself is told.
     pub async fn told_files(
         &self,
         tenant: &Tenant,
         (agent, user): (&str, Option<&str>),
         files: &AgentFiles,
-    ) -> Result<Option<String>, StorageError> {
-        let shared = self.searchable(tenant, &files_of(agent, None)).await?;
-        let shared = shared.as_deref().map(|entry| entry.documents()).unwrap_or_default();
-        let find = |all: &[Named], name: &str| all.iter().find(|file| file.name == name).cloned();
-        let mut told: Vec<Named> = files.shared.iter().filter_map(|name| find(shared, name)).collect();
-        let of = files_of(agent, user);
-        if of.user.is_none() {
-            told.extend(files.of_user.iter().filter_map(|name| find(shared, name)));
-            return Ok(written(&told));
-        }
-        let own = if files.of_user.is_empty() { None } else { self.searchable(tenant, &of).await? };
-        let own = own.as_deref().map(|entry| entry.documents()).unwrap_or_default();
-        for name in &files.of_user {
-            match (find(own, name), find(shared, name)) {
-                (Some(copy), _) => told.push(copy),
-                (None, Some(template)) => told.push(self.seed(tenant, &of, template).await?),
-                (None, None) => {}
-            }
-        }
-        Ok(written(&told))
+    ) -> Result<Option<String>, Unavailable> {
+        let (shared, own) = (files_of(agent, None), files_of(agent, user));
+        let shared = self.searchable(tenant, &shared).await?;
+        let has_copies = own.user.is_some() && !files.of_user.is_empty();
+        let own = if has_copies { self.searchable(tenant, &own).await? } else { None };
+        let find = |entry: &Option<Arc<Entry>>, name: &str| entry.as_ref()?.document(name).cloned();
+        let of_all = files.shared.iter().filter_map(|name| find(&shared, name));
+        let of_user = files.of_user.iter().filter_map(|name| find(&own, name).or_else(|| find(&shared, name)));
+        Ok(written(of_all.chain(of_user)))
     }
 
-    /// Makes a user's copy of a file, unless another run has made it meanwhile. Where the copy cannot be kept, the file serves
-    /// as it is.
-    async fn seed(&self, tenant: &Tenant, of: &Collection, template: Named) -> Result<Named, StorageError> {
-        let Named { name, text, .. } = &template;
-        let change = Change { content: &text.content, version: Some(0), ..Change::default() };
-        match self.put(tenant, of, name, (&change, &FILE_LIMITS)).await {
-            Ok(copy) => Ok(copy),
-            Err(DocumentError::Changed { .. }) => Ok(self.get(tenant, of, name).await?.unwrap_or(template)),
-            Err(DocumentError::Storage(error)) => Err(error),
-            Err(DocumentError::Store(error)) => Err(error.into()),
-            Err(
-                DocumentError::BadName
-                | DocumentError::NotFound(_)
-                | DocumentError::TooLong { .. }
-                | DocumentError::TooMany { .. }
-                | DocumentError::Full { .. }
-                | DocumentError::Busy,
-            ) => Ok(template),
+    /// Makes the copies that a user lacks of an agent's files, each once, at whatever replica. Beyond a bound none is made: then the
+    /// user goes on with the file itself.
+    pub async fn seed_files(
+        &self,
+        tenant: &Tenant,
+        (agent, user): (&str, &str),
+        files: &AgentFiles,
+    ) -> Result<(), Unavailable> {
+        let of = files_of(agent, Some(user));
+        let own = self.searchable(tenant, &of).await?;
+        let is_there = |name: &str| own.as_ref().is_some_and(|entry| entry.document(name).is_some());
+        let lacking: Vec<&String> = files.of_user.iter().filter(|name| !is_there(name)).collect();
+        if lacking.is_empty() || of.user.is_none() {
+            return Ok(());
         }
+        let Some(shared) = self.searchable(tenant, &files_of(agent, None)).await? else { return Ok(()) };
+        for template in lacking.into_iter().filter_map(|name| shared.document(name)) {
+            let change = Change { content: &template.text.content, version: Some(0), ..Change::default() };
+            match self.put(tenant, &of, &template.name, (&change, &FILE_LIMITS)).await {
+                Ok(_) | Err(DocumentError::Changed { .. }) => {}
+                Err(DocumentError::Store(error) | DocumentError::Storage(StorageError::Store(error))) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::warn!(%tenant, agent, file = template.name, %error, "a user gets no copy of a file of an agent");
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-fn written(files: &[Named]) -> Option<String> {
+fn written(files: impl Iterator<Item = Named>) -> Option<String> {
     let mut text = String::new();
-    for Named { name, text: file, .. } in files.iter().filter(|file| !file.text.content.trim().is_empty()) {
+    for Named { name, text: file, .. } in files.filter(|file| !file.text.content.trim().is_empty()) {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n\n# {name}\n\n{}", file.content.trim());
     }

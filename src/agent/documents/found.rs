@@ -68,6 +68,11 @@ impl Entry {
         })
     }
 
+    /// The document of this name.
+    pub fn document(&self, name: &str) -> Option<&Named> {
+        self.documents.iter().find(|document| document.name == name)
+    }
+
     /// The documents, in the order of their names.
     pub fn documents(&self) -> &[Named] {
         &self.documents

@@ -1,6 +1,7 @@
 //! What agents remember: over conversations and replicas, for each user alone, and within bounds.
 
 mod changes;
+mod crashes;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::{Change, DocumentError, Limits};
 use crate::store::memory::MemoryStore;
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits { bytes: 4 << 20, documents: 1_000, ..memory_limits(&MemoryConfig::default()) }
 }
 
@@ -21,7 +21,7 @@ async fn put(agent: &TestAgent, of: &Collection, name: &str, change: &Change<'_>
     agent.documents().put(&tenant(), of, name, (change, &limits())).await
 }
 
-fn adds<'a>(content: &'a str, once: Option<&'a str>) -> Change<'a> {
+pub(super) fn adds<'a>(content: &'a str, once: Option<&'a str>) -> Change<'a> {
     Change { content, appends: true, once, ..Change::default() }
 }
 
