@@ -40,6 +40,25 @@ pub struct PromptConfig {
     pub layers: Vec<PromptLayer>,
 }
 
+impl Default for PromptConfig {
+    fn default() -> Self {
+        Self {
+            mode: PromptMode::None,
+            sections: None,
+            tags: vec![TAG_SYSTEM.to_owned()],
+            replaceable: Vec::new(),
+            identity: None,
+            first_run: None,
+            time_zone: "UTC".to_owned(),
+            channel: None,
+            max_extra_context: None,
+            templates: PromptTemplates::default(),
+            parent: None,
+            layers: Vec::new(),
+        }
+    }
+}
+
 impl PromptConfig {
     /// Whether prompts of a mode have this section.
     #[must_use]

@@ -165,6 +165,19 @@ impl Template {
     }
 }
 
+impl Default for PromptTemplates {
+    fn default() -> Self {
+        let template = |declared: &Declared| Template {
+            text: declared.default.to_owned(),
+            parsed: TextTemplate::parse(declared.default),
+        };
+        Self {
+            written: WRITTEN.iter().map(|(written, declared)| (*written, template(declared))).collect(),
+            channels: CHANNELS.iter().map(|(channel, declared)| (*channel, template(declared))).collect(),
+        }
+    }
+}
+
 impl PromptTemplates {
     /// The text of a section.
     #[must_use]

@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use insta::assert_snapshot;
-
 use super::{load, mistakes};
 use crate::config::MemoryConfig;
 use crate::types::memory::{MemoryRules, MemoryScope};
@@ -23,9 +21,25 @@ fn agents_remember_where_the_file_says_so_and_inherit_how() {
 
 #[test]
 fn mistakes_are_told() {
-    assert_snapshot!(mistakes("[agents.default]\ntools = ['memory_read']\n[agents.default.memory]\nrecall = true\n"), @"");
-    assert_snapshot!(mistakes("[memory]\nquota = '1GiB'\nmax_documents = 0\n[agents.default.memory]\nrecall_passages = 51\n"), @"");
-    assert_snapshot!(mistakes("[agents.default]\nskills = ['a/b']\n"), @"");
+    for (text, what) in [
+        (
+            "[agents.default]\ntools = ['memory_read']\n",
+            "agents.default.tools: declare [memory] to have the tool `memory_read`",
+        ),
+        (
+            "[agents.b.memory]\nrecall = true\n",
+            "agents.b.memory.recall: declare [memory] to have agents remember anything",
+        ),
+        ("[memory]\nquota = '1GiB'\n", "memory.quota: must be at most 16 MiB"),
+        ("[memory]\nmax_documents = 0\n", "memory.max_documents: must be an integer from 1 to 10000"),
+        ("[agents.default.memory]\nrecall_passages = 51\n", "recall_passages: must be an integer from 1 to 50"),
+        ("[agents.default.memory]\nscope = 'tenant'\n", "scope: must be \"agent_and_user\" or \"user\" or \"agent\""),
+        ("[agents.default]\nskills = ['a/b']\n", "agents.default.skills: a skill's name has only characters of"),
+        ("[agents.default]\nfiles = ['../x']\n", "agents.default.files: a name is 1 to 64 of"),
+    ] {
+        let told = mistakes(text);
+        assert!(told.contains(what), "{told}\n{what}");
+    }
 }
 
 #[test]
