@@ -16,26 +16,33 @@ impl Admission {
         Ok(Box::pin(self.launcher.documents.seed_files(&spec.tenant, (&spec.agent, user), files)).await?)
     }
 
-    /// Adds these sections, if the agent has any.
-    pub(super) async fn add_documents(&self, given: Given<'_>, sections: &mut Vec<Section>) -> Result<(), StartError> {
-        if let Some(skills) = given.skills {
-            sections.push(Section::of_run("skills", PRIORITY_CONTEXT, Lasts::Stable, skills.to_owned()));
+    /// The sections of documents of a run's prompt. Nothing is read for an agent that has none.
+    pub(super) async fn documents(&self, given: Given<'_>) -> Result<Vec<Section>, StartError> {
+        let rules = &given.resolved.settings.rules;
+        let recalls = rules.memory.recalls && given.generation.memory.is_some();
+        if given.skills.is_none() && rules.files == AgentFiles::default() && !recalls {
+            return Ok(Vec::new());
         }
-        let Given { new, resolved, generation, .. } = given;
-        let (files, user) = (&resolved.settings.rules.files, new.options.sampling.user.as_deref());
-        if *files != AgentFiles::default() {
-            let told = self.launcher.documents.told_files(&new.tenant, (&resolved.agent_name, user), files);
-            let told = Box::pin(told).await?;
+        // Boxed, as most agents have none.
+        Box::pin(self.documents_of(given, recalls)).await
+    }
+
+    async fn documents_of(&self, given: Given<'_>, recalls: bool) -> Result<Vec<Section>, StartError> {
+        let Given { new, resolved, skills, .. } = given;
+        let (rules, documents) = (&resolved.settings.rules, &self.launcher.documents);
+        let (agent, user) = (&*resolved.agent_name, new.options.sampling.user.as_deref());
+        let mut sections = Vec::new();
+        if rules.files != AgentFiles::default() {
+            let told = documents.told_files(&new.tenant, (agent, user), &rules.files).await?;
             sections.extend(told.map(|text| Section::of_run("files", PRIORITY_LAYER, Lasts::Stable, text)));
         }
-        let rules = &resolved.settings.rules.memory;
-        if !rules.recalls || generation.memory.is_none() {
-            return Ok(());
+        let skills = skills.map(str::to_owned);
+        sections.extend(skills.map(|text| Section::of_run("skills", PRIORITY_CONTEXT, Lasts::Stable, text)));
+        if recalls {
+            let of = memory_of(rules.memory.scope, agent, user);
+            let told = documents.recalled(&new.tenant, &of, &rules.memory, &new.messages).await?;
+            sections.extend(told.map(|text| Section::of_run("memory", PRIORITY_CONTEXT, Lasts::Run, text)));
         }
-        let of = memory_of(rules.scope, &resolved.agent_name, user);
-        // Boxed, as most agents recall nothing.
-        let recalled = Box::pin(self.launcher.documents.recalled(&new.tenant, &of, rules, &new.messages)).await?;
-        sections.extend(recalled.map(|text| Section::of_run("memory", PRIORITY_CONTEXT, Lasts::Run, text)));
-        Ok(())
+        Ok(sections)
     }
 }

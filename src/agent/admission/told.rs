@@ -64,10 +64,11 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
+        // First, so that little is kept while it waits.
+        let Gathered { sections: written, mut warnings } = self.gather(given).await?;
         let Given { new, resolved, .. } = given;
         let system = resolved.settings.system.as_deref();
         let of_request = described(new).chain(new.system.iter().cloned());
-        let Gathered { sections: written, mut warnings } = self.gather(given).await?;
         if written.is_empty() && !has_layers(given) {
             let of_agent = system.map(|text| Message::text(Role::System, text));
             return Ok(Told { system: of_agent.into_iter().chain(of_request).collect(), prompt: None, warnings });
@@ -81,8 +82,9 @@ impl Admission {
     /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. Nothing is
     /// read for a run whose agent, session and request ask for none.
     async fn gather(&self, given: Given<'_>) -> Result<Gathered, StartError> {
+        let documents = self.documents(given).await?;
         let mut sections = written_for(given)?;
-        self.add_documents(given, &mut sections).await?;
+        sections.extend(documents);
         Ok(Gathered { sections, warnings: Vec::new() })
     }
 }

@@ -66,7 +66,7 @@ mod tests {
         let long = "word ".repeat(120);
         let text = format!("first\n\n{long}\n\n{long}\n\nlast");
         let found = texts(&text);
-        assert_eq!(found, [&format!("first\n\n{}", long.trim_end()), &format!("{}\n\nlast", long.trim_end())]);
+        assert_eq!(found, [&format!("first\n\n{}", long.trim_end()), &format!("{long}\n\nlast")]);
         assert!(texts(" \n\t\n").is_empty() && texts("").is_empty());
     }
 
