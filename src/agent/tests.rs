@@ -42,6 +42,7 @@ mod offers;
 mod order;
 mod own_tools;
 mod pictures;
+mod prompts;
 mod questions;
 mod quota;
 mod reads;

@@ -165,6 +165,19 @@ impl Template {
     }
 }
 
+impl Default for PromptTemplates {
+    fn default() -> Self {
+        let template = |declared: &Declared| Template {
+            text: declared.default.to_owned(),
+            parsed: TextTemplate::parse(declared.default),
+        };
+        Self {
+            written: WRITTEN.iter().map(|(written, declared)| (*written, template(declared))).collect(),
+            channels: CHANNELS.iter().map(|(channel, declared)| (*channel, template(declared))).collect(),
+        }
+    }
+}
+
 impl PromptTemplates {
     /// The text of a section.
     #[must_use]
@@ -178,13 +191,13 @@ impl PromptTemplates {
         self.channels.iter().find(|(shown, _)| *shown == channel).map(|(_, template)| template)
     }
 
-    pub(super) fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
+    pub(super) fn read(section: &mut Section<'_>, parent: &Self) -> Self {
         let written = WRITTEN.iter().map(|(written, declared)| {
-            (*written, Template::read(section, declared, parent.and_then(|parent| parent.of(*written))))
+            (*written, Template::read(section, declared, parent.of(*written)))
         });
         let written = written.collect();
         let channels = CHANNELS.iter().map(|(channel, declared)| {
-            (*channel, Template::read(section, declared, parent.and_then(|parent| parent.of_channel(*channel))))
+            (*channel, Template::read(section, declared, parent.of_channel(*channel)))
         });
         Self { written, channels: channels.collect() }
     }

@@ -14,6 +14,7 @@ mod mistakes;
 mod openapi;
 mod pools;
 mod presets;
+mod prompts;
 mod rules;
 mod run_code;
 mod secrets;
