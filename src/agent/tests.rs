@@ -43,6 +43,7 @@ mod offers;
 mod order;
 mod own_tools;
 mod pictures;
+mod prompts;
 mod questions;
 mod quota;
 mod reads;

@@ -32,6 +32,8 @@ pub struct PromptConfig {
     pub channel: Option<Channel>,
     /// Most characters of what a request adds; `None` if it may add nothing.
     pub max_extra_context: Option<u32>,
+    /// Whether callers may read what it says.
+    pub reveal: bool,
     /// The texts of sections.
     pub templates: PromptTemplates,
     /// The agent whose layers it has beside its own.
@@ -52,6 +54,7 @@ impl Default for PromptConfig {
             time_zone: "UTC".to_owned(),
             channel: None,
             max_extra_context: None,
+            reveal: true,
             templates: PromptTemplates::default(),
             parent: None,
             layers: Vec::new(),
@@ -82,30 +85,20 @@ impl PromptConfig {
     }
 
     fn read_prompt(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
+        let default = Self::default();
+        let parent = parent.unwrap_or(&default);
         let mode = section.key(
             "mode",
             "Which [sections](prompts.md#sections) the server writes: `none`, so that a prompt has what is declared and no more, \
              `minimal`, or `full`.",
-            parent.map_or(PromptMode::None, |parent| parent.mode),
+            parent.mode,
         );
         let sections = section.optional("sections", "Which it writes in place of those of `mode`.");
-        let tags = section.key(
-            "tags",
-            "Which [layers](prompts.md#layers) prompts have: those with one of these tags.",
-            parent.map_or_else(|| vec![Tag(TAG_SYSTEM.to_owned())], |parent| tags_of(&parent.tags)),
-        );
-        let replaceable: Vec<String> = section.key(
-            "replaceable",
-            "Layers and sections of the configuration that sessions and requests may replace, or add to; `*` matches any characters. \
-             Names that the configuration does not use are theirs anyway.",
-            parent.map(|parent| parent.replaceable.clone()).unwrap_or_default(),
-        );
-        let identity = section.optional("identity", "Who the model is to be, before everything else.");
-        let first_run = section.optional("first_run", "What it is told at the first request of a conversation only.");
+        let (tags, replaceable) = read_layering(section, parent);
         let Zone(time_zone) = section.key(
             "time_zone",
-            "IANA name of the time zone of what it is told of the time, such as `\"Europe/Oslo\"`. A request may name another.",
-            Zone(parent.map_or_else(|| "UTC".to_owned(), |parent| parent.time_zone.clone())),
+            "IANA name of the time zone of what the model is told of the time, such as `\"Europe/Oslo\"`. A request may name another.",
+            Zone(parent.time_zone.clone()),
         );
         let channel = section.optional(
             "channel",
@@ -115,25 +108,31 @@ impl PromptConfig {
             "max_extra_context",
             "Most characters of the `extra_context` of a request. If absent, a request may have none.",
         );
-        let templates = section
-            .section("templates", |section| PromptTemplates::read(section, parent.map(|parent| &parent.templates)));
-        let text = |text: Option<Text>| text.map(|Text(text)| text);
-        let inherited = |of: fn(&Self) -> &Option<String>| parent.and_then(|parent| of(parent).clone()).map(Text);
         Self {
             mode,
-            sections: section.or_inherited("sections", sections, parent.and_then(|parent| parent.sections.clone())),
-            tags: tags.into_iter().map(|Tag(tag)| tag).collect(),
+            sections: section.or_inherited("sections", sections, parent.sections.clone()),
+            tags,
             replaceable,
-            identity: text(section.or_inherited("identity", identity, inherited(|parent| &parent.identity))),
-            first_run: text(section.or_inherited("first_run", first_run, inherited(|parent| &parent.first_run))),
+            identity: read_text(section, "identity", "Who the model is to be: the first it is told.", &parent.identity),
+            first_run: read_text(
+                section,
+                "first_run",
+                "What it is told at the first request of a conversation only.",
+                &parent.first_run,
+            ),
             time_zone,
-            channel: section.or_inherited("channel", channel, parent.and_then(|parent| parent.channel)),
+            channel: section.or_inherited("channel", channel, parent.channel),
             max_extra_context: section.or_inherited(
                 "max_extra_context",
                 max_extra_context,
-                parent.and_then(|parent| parent.max_extra_context),
+                parent.max_extra_context,
             ),
-            templates,
+            reveal: section.key(
+                "reveal",
+                "Whether a [dry run](prompts.md#dry-run) shows what the prompt says, and not only its sections and their sizes.",
+                parent.reveal,
+            ),
+            templates: section.section("templates", |section| PromptTemplates::read(section, &parent.templates)),
             parent: section.optional(
                 "parent",
                 "Agent whose layers this one has too, before its own; if absent, `default`. What an agent says replaces what its parents \
@@ -144,7 +143,33 @@ impl PromptConfig {
     }
 }
 
-/// Gives each agent the layers of its parents. Reports parents that are not there, and cycles.
+/// Which layers are part of prompts, and which of them callers may replace.
+fn read_layering(section: &mut Section<'_>, parent: &PromptConfig) -> (Vec<String>, Vec<String>) {
+    let tags = section.key(
+        "tags",
+        "Which [layers](prompts.md#layers) prompts have: those with one of these tags.",
+        tags_of(&parent.tags),
+    );
+    let replaceable: Vec<String> = section.key(
+        "replaceable",
+        "Layers and sections of the configuration that sessions and requests may replace, or add to; `*` matches any characters. Names \
+         that the configuration does not use are theirs anyway.",
+        parent.replaceable.clone(),
+    );
+    (tags.into_iter().map(|Tag(tag)| tag).collect(), replaceable)
+}
+
+fn read_text(
+    section: &mut Section<'_>,
+    name: &'static str,
+    help: &'static str,
+    parent: &Option<String>,
+) -> Option<String> {
+    let own = section.optional(name, help);
+    section.or_inherited(name, own, parent.clone().map(Text)).map(|Text(text)| text)
+}
+
+/// Gives each agent the layers of its parents. Reports parents that are not there, and circles.
 pub(super) fn inherit_layers(root: &Section<'_>, agents: &mut BTreeMap<String, AgentConfig>) {
     let chains: Vec<_> = agents.keys().map(|name| (name.clone(), chain(root, agents, name))).collect();
     let all: Vec<Vec<PromptLayer>> = chains
@@ -174,9 +199,9 @@ fn chain(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>, agent: &str
             return chain;
         }
         if chain.iter().any(|name| name == parent) {
-            // Each agent of the cycle finds it, and one of them tells it.
+            // Each agent of the circle finds it, and one of them tells it.
             if chain.iter().min().is_some_and(|first| first == agent) {
-                root.refuse_outside(&path, format!("is a cycle: {} → {parent}", chain.join(" → ")));
+                root.refuse_outside(&path, format!("is a circle: {} → {parent}", chain.join(" → ")));
             }
             return chain;
         }

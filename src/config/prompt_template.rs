@@ -191,13 +191,13 @@ impl PromptTemplates {
         self.channels.iter().find(|(shown, _)| *shown == channel).map(|(_, template)| template)
     }
 
-    pub(super) fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
+    pub(super) fn read(section: &mut Section<'_>, parent: &Self) -> Self {
         let written = WRITTEN.iter().map(|(written, declared)| {
-            (*written, Template::read(section, declared, parent.and_then(|parent| parent.of(*written))))
+            (*written, Template::read(section, declared, parent.of(*written)))
         });
         let written = written.collect();
         let channels = CHANNELS.iter().map(|(channel, declared)| {
-            (*channel, Template::read(section, declared, parent.and_then(|parent| parent.of_channel(*channel))))
+            (*channel, Template::read(section, declared, parent.of_channel(*channel)))
         });
         Self { written, channels: channels.collect() }
     }

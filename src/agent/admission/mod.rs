@@ -9,6 +9,7 @@ mod backoff;
 mod budget;
 mod claims;
 mod conflict;
+mod dry_run;
 mod models;
 mod named;
 mod once;
@@ -30,6 +31,7 @@ mod waiting;
 
 use std::sync::Arc;
 
+pub use self::dry_run::{DryRun, Sizes};
 use crate::agent::control::Control;
 use crate::agent::follow::{Follower, Followers};
 use crate::agent::generation::{Generation, Generations};

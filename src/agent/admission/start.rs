@@ -239,7 +239,7 @@ impl Admission {
     }
 
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
-    fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
+    pub(super) fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
         let history = run_memory::of_stored(session.map_or(0, |session| session.bytes));
         let bytes = history.saturating_add(run_memory::size(new.system.iter().chain(&new.messages)));
         drop(new.memory.take_run());
@@ -376,7 +376,7 @@ async fn without_slot(account: Option<Account>, error: StartError) -> StartError
 }
 
 /// Refuses results of tool calls that no run waits for.
-fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
+pub(super) fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
     if new.answers_from == 0 && !new.answered.is_empty() {
         let message = "no run waits for the results of these tool calls".to_owned();
         return Err(StartError::Invalid { field: Field::Message(0), message });

@@ -199,7 +199,7 @@ fn invalid(member: &'static str, message: String) -> StartError {
 }
 
 /// What an agent's `system` says.
-fn of_agent(text: &str) -> Section {
+pub(super) fn of_agent(text: &str) -> Section {
     Section {
         name: "system".into(),
         priority: PRIORITY_SYSTEM,

@@ -22,7 +22,7 @@ use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{
-    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, SkillsConfig,
+    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, PromptConfig, SkillsConfig,
 };
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
@@ -115,6 +115,8 @@ pub(super) struct TestAgentBuilder {
     approval: ApprovalTerms,
     guards: Option<Guards>,
     windowed: Option<(Arc<Windowed>, u64)>,
+    system: Option<String>,
+    prompt: PromptConfig,
 }
 
 impl TestAgentBuilder {
@@ -126,6 +128,11 @@ impl TestAgentBuilder {
     /// What its runs are held to.
     pub(super) fn guards(self, guards: Guards) -> Self {
         Self { guards: Some(guards), ..self }
+    }
+
+    /// What its prompts have beside these instructions.
+    pub(super) fn prompt(self, system: &str, prompt: PromptConfig) -> Self {
+        Self { system: Some(system.to_owned()), prompt, ..self }
     }
 
     /// Has it ask this model instead, which it believes to take so many tokens.
@@ -234,8 +241,8 @@ impl TestAgentBuilder {
             catalog: with_spares(
                 asked,
                 (
-                    (None, self.hedge_after, self.approval),
-                    (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut)),
+                    (self.system.as_deref(), self.hedge_after, self.approval),
+                    (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut), self.prompt),
                 ),
                 behind.into_iter().zip(configs),
                 self.windowed.as_ref().map_or(200_000, |(_, window)| *window),
@@ -274,7 +281,8 @@ fn uncut() -> Guards {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, ((system, None, ApprovalTerms::default()), (unguarded(), Guards::default())), [], 200_000)
+    let rules = (unguarded(), Guards::default(), PromptConfig::default());
+    with_spares(model, ((system, None, ApprovalTerms::default()), rules), [], 200_000)
 }
 
 /// Rules by which a model may call the same tool again and again, and is sent all that was said.
@@ -288,7 +296,7 @@ type Terms<'a> = (Option<&'a str>, Option<Duration>, ApprovalTerms);
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
-    ((system, hedge_after, approval), (rules, guards)): (Terms<'_>, (LoopRules, Guards)),
+    ((system, hedge_after, approval), (rules, guards, prompt)): (Terms<'_>, (LoopRules, Guards, PromptConfig)),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
     window: u64,
 ) -> Catalog {
@@ -329,7 +337,7 @@ fn with_spares(
         policy: Arc::default(),
         approval,
         guards: Arc::new(guards),
-        prompt: Arc::default(),
+        prompt: Arc::new(prompt),
     };
     let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)

@@ -8,7 +8,8 @@ fn default_agent() -> (String, String) {
     let without_guard = "agents.default.loop_guard.enabled = false";
     let told = format!("{:#?}", load(without_guard).agents);
     let (head, tail) = told.split_once("limits: ").unwrap();
-    (head.trim_end().to_owned(), tail.to_owned())
+    let (tail, _prompt) = tail.split_once("prompt: ").unwrap();
+    (head.trim_end().to_owned(), tail.trim_end().to_owned())
 }
 
 #[test]
@@ -105,7 +106,11 @@ fn the_default_agent_has_bounds() {
                 },
                 guardrails: [],
             },
-        },
-    }
     "#);
+}
+
+#[test]
+fn the_default_agent_adds_nothing_to_its_prompts() {
+    let prompt = &load("").agents["default"].prompt;
+    assert!(prompt.is_plain() && **prompt == crate::config::PromptConfig::default());
 }

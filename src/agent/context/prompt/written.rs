@@ -144,3 +144,57 @@ fn now(facts: &Facts<'_>) -> Option<Now> {
         zone: format!("{name}, UTC{}", now.strftime("%:z")),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(zone: &TimeZone) -> Facts<'_> {
+        Facts {
+            mode: PromptMode::Full,
+            agent: "a",
+            model: "m",
+            session: None,
+            run: "r",
+            user: None,
+            now_ms: 1_763_762_712_900,
+            zone,
+            has_tools: false,
+            has_files: false,
+            runs_code: false,
+            may_be_silent: false,
+            is_first: false,
+            channel: None,
+            extra_context: None,
+        }
+    }
+
+    fn names(sections: &[Section]) -> Vec<&str> {
+        sections.iter().map(|section| &*section.name).collect()
+    }
+
+    /// Row G23.
+    #[test]
+    fn files_and_code_are_told_of_where_there_are_tools_for_them() {
+        let (config, zone) = (PromptConfig::default(), TimeZone::UTC);
+        let few = written(&config, &facts(&zone));
+        assert_eq!(names(&few), ["safety", "time", "runtime"]);
+        let all = Facts { has_tools: true, has_files: true, runs_code: true, may_be_silent: true, ..facts(&zone) };
+        let all = written(&config, &all);
+        assert_eq!(names(&all), ["tooling", "safety", "workspace", "sandbox", "no_reply", "time", "runtime"]);
+        assert!(all[2].text.contains("relative paths") && all[3].text.contains("/workspace"), "{all:?}");
+        let minimal = Facts { mode: PromptMode::Minimal, user: Some("u"), may_be_silent: true, ..facts(&zone) };
+        assert_eq!(names(&written(&config, &minimal)), ["safety", "time"]);
+        let none = Facts { mode: PromptMode::None, ..facts(&zone) };
+        assert!(written(&config, &none).is_empty());
+    }
+
+    #[test]
+    fn the_time_is_told_with_its_zone() {
+        let (config, oslo) = (PromptConfig::default(), TimeZone::get("Europe/Oslo").unwrap());
+        let told = written(&config, &facts(&oslo));
+        assert_eq!(told[1].text, "It is Friday, 2025-11-21, 23:05 (Europe/Oslo, UTC+01:00).");
+        let told = written(&config, &facts(&TimeZone::UTC));
+        assert_eq!(told[1].text, "It is Friday, 2025-11-21, 22:05 (UTC, UTC+00:00).");
+    }
+}

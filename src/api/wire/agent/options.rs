@@ -74,6 +74,8 @@ pub struct AgentOptions {
     pub on_conflict: Option<OnConflict>,
     /// How long a run outlives its last reader, in milliseconds.
     pub reconnect_grace_ms: Option<u64>,
+    /// Whether to say what the run would be, in place of a run: nothing is called, stored or reserved.
+    pub dry_run: Option<bool>,
     /// Whether to answer at once with the run's id and go on without a reader.
     pub background: Option<bool>,
     /// What the stream shows beside text.
