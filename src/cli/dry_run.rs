@@ -151,7 +151,8 @@ fn text_of(message: &Value) -> String {
         return text.to_owned();
     }
     let parts = message["content"].as_array().into_iter().flatten();
-    let texts: Vec<_> = parts.map(|part| part["text"].as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
+    let texts: Vec<_> =
+        parts.map(|part| part["text"].as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
     if texts.is_empty() { message.to_string() } else { texts.join("\n") }
 }
 
@@ -168,7 +169,7 @@ mod tests {
         let dry: DryRun = serde_json::from_value(json!({
             "agent": "support", "model": "openai/m", "reveals_prompt": true, "price_known": false,
             "sections": [section("system", true), section("time", false)],
-            "messages": [{"role": "system", "content": "Be brief.\u001b[2J"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+            "messages": [{"role": "system", "content": "Be brief.\u{1b}[2J"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
             "tools": [{"name": "calculator", "description": null}],
             "tokens": {"instructions": 3, "of_run": 0, "history": 0, "input": 1, "tools": 50, "total": 54},
             "context": {"replaced_messages": 4, "limit_tokens": 1000, "would_compact": "llm"},

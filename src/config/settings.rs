@@ -196,17 +196,10 @@ impl Settings {
         let egress = root.section("egress", egress::read);
         let (upstreams, upstream_origin) = read_upstreams(root, preset, options);
         let models = Models::read(root, &upstreams);
-        let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
         let request_mcp = root.section("request_mcp", RequestMcpConfig::read);
         let known_tools = known_tools(root, &mcp, options);
-        let input_guard = root.section("guard", guard::read_input);
-        root.named("agents", Some(DEFAULT_AGENT), |name, section| {
-            let agent =
-                AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools, input_guard);
-            agents.insert(name.to_owned(), agent);
-            Some(())
-        });
+        let mut agents = read_agents(root, &upstreams, &known_tools);
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, |name, section| {
             HttpToolConfig::read(name, section, server.public_url.as_ref())
         });
@@ -250,6 +243,23 @@ impl Settings {
             values,
         }
     }
+}
+
+/// The agents by name.
+fn read_agents(
+    root: &mut Section<'_>,
+    upstreams: &[Upstream],
+    known_tools: &KnownTools,
+) -> BTreeMap<String, AgentConfig> {
+    let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
+    let input_guard = root.section("guard", guard::read_input);
+    root.named("agents", Some(DEFAULT_AGENT), |name, section| {
+        let parent = agents.get(DEFAULT_AGENT);
+        let agent = AgentConfig::read(name, section, parent, upstreams, known_tools, input_guard);
+        agents.insert(name.to_owned(), agent);
+        Some(())
+    });
+    agents
 }
 
 /// The keys, each of which knows those before it.

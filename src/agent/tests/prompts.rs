@@ -65,11 +65,7 @@ async fn an_agent_that_has_only_instructions_sends_only_these() {
     let system = vec![Message::text(Role::System, "Asked.")];
     let told = run(&agent, NewRun { system, ..says("question") }).await;
     let text = |role, text: &str| (role, text.to_owned());
-    assert_eq!(told, [
-        text(Role::System, "Be brief."),
-        text(Role::System, "Asked."),
-        text(Role::User, "question"),
-    ]);
+    assert_eq!(told, [text(Role::System, "Be brief."), text(Role::System, "Asked."), text(Role::User, "question"),]);
     let started = agent.start(says("again"), None).await.unwrap();
     let run = started.head.id.clone();
     watch(started).await;
@@ -101,8 +97,13 @@ async fn the_server_writes_the_sections_that_have_something_to_say() {
     let order = ["You are Ada.", "Be brief.", "Use a tool", "Only these instructions", "shown as HTML"];
     let places: Vec<_> = order.iter().map(|text| system.find(text).expect(text)).collect();
     assert!(places.is_sorted(), "{system}");
-    assert!(!system.contains("NO_REPLY") && !system.contains("workspace") && !system.contains("Session: s"), "{system}");
-    for text in ["Introduce yourself.", "The user is ann.", "(Europe/Oslo, UTC+0", "Agent: default. Model: m. Session: s."] {
+    assert!(
+        !system.contains("NO_REPLY") && !system.contains("workspace") && !system.contains("Session: s"),
+        "{system}"
+    );
+    for text in
+        ["Introduce yourself.", "The user is ann.", "(Europe/Oslo, UTC+0", "Agent: default. Model: m. Session: s."]
+    {
         assert!(of_run.contains(text), "{text}: {of_run}");
     }
     assert_eq!((of_run.matches("</extra_context>").count(), of_run.matches("</context>").count()), (1, 1), "{of_run}");
@@ -113,7 +114,10 @@ async fn the_server_writes_the_sections_that_have_something_to_say() {
     let minimal = AskedPrompt { mode: Some(PromptMode::Minimal), ..AskedPrompt::default() };
     let told = run(&agent, asking(minimal)).await;
     let all: String = told.iter().map(|(_, text)| text.as_str()).collect();
-    assert!(all.contains("Only these instructions") && all.contains("Europe/Oslo") && !all.contains("Agent: default"), "{all}");
+    assert!(
+        all.contains("Only these instructions") && all.contains("Europe/Oslo") && !all.contains("Agent: default"),
+        "{all}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +134,10 @@ async fn a_request_is_told_what_it_may_not_ask_for() {
         (AskedPrompt { mode: Some(PromptMode::None), ..AskedPrompt::default() }, "`minimal`"),
         (AskedPrompt { mode: Some(PromptMode::Full), ..AskedPrompt::default() }, "`minimal`"),
         (AskedPrompt { time_zone: Some("Atlantis".into()), ..AskedPrompt::default() }, "time zone"),
-        (AskedPrompt { extra_context: Some("four".into()), ..AskedPrompt::default() }, "has 4 characters; the agent takes 3"),
+        (
+            AskedPrompt { extra_context: Some("four".into()), ..AskedPrompt::default() },
+            "has 4 characters; the agent takes 3",
+        ),
         (AskedPrompt { layers, ..AskedPrompt::default() }, "does not let requests change the layer \"tone\""),
     ] {
         let refused = agent.start(asking(asked), None).await.err().unwrap();
@@ -241,9 +248,8 @@ async fn a_layer_of_the_configuration_replaces_a_section() {
     assert!(!told[0].1.contains("Only these instructions"));
     let dry = agent.admission().dry_run(&says("question")).await.unwrap();
     let owners: Vec<_> = dry.sections.iter().map(|note| (note.name.as_str(), note.owner)).collect();
-    assert_eq!(owners, [
-        ("system", SectionOwner::Agent),
-        ("tooling", SectionOwner::Run),
-        ("safety", SectionOwner::Agent),
-    ]);
+    assert_eq!(
+        owners,
+        [("system", SectionOwner::Agent), ("tooling", SectionOwner::Run), ("safety", SectionOwner::Agent),]
+    );
 }
