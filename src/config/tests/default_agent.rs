@@ -63,6 +63,17 @@ fn nothing_written_declares_the_default_agent() {
                         timeout_ms: 120000,
                     },
                 },
+                memory: MemoryRules {
+                    scope: AgentAndUser,
+                    recalls: false,
+                    most: 5,
+                    most_chars: 2000,
+                },
+                files: AgentFiles {
+                    shared: [],
+                    of_user: [],
+                },
+                skills: [],
             },
             trace_content: true,
     "#);
