@@ -2,6 +2,7 @@
 
 mod doctor;
 mod models;
+mod prompts;
 mod runs;
 mod tools;
 mod top;

@@ -36,7 +36,7 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 35] = [
+const ROOMS: [(&str, u8); 36] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -61,6 +61,7 @@ const ROOMS: [(&str, u8); 35] = [
     ("health", 3),
     ("definitions", 4),
     ("stored_agents", 4),
+    ("documents", 3),
     ("context", 2),
     ("own_tool", 1),
     ("catalog", 1),

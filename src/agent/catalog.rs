@@ -268,6 +268,12 @@ impl Catalog {
         entries
     }
 
+    /// The agent of this name.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&AgentConfig> {
+        self.agents.get(name)
+    }
+
     /// Whether any agent has rules for the calls of its runs.
     pub(super) fn has_policies(&self) -> bool {
         self.agents.values().any(|agent| !agent.policy.says_nothing())

@@ -15,8 +15,9 @@ use crate::agent::context::server_tools::ServerTools;
 use crate::agent::naming::{Naming, owner};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
+use crate::agent::prompt_layers::PromptLayers;
 use crate::agent::quotas::Quotas;
-use crate::config::{AgentReader, KeyConfig};
+use crate::config::{AgentReader, KeyConfig, MemoryConfig, SkillsConfig};
 use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
@@ -41,8 +42,14 @@ pub struct Generation {
     pub naming: Option<Naming>,
     /// What of them was selected lately.
     pub selections: Selections,
-    /// The tools that runs answer themselves.
+    /// The tools that runs answer themselves, and agents name as they name others.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
+    /// The tools by which models come by skills; runs answer them too, and are offered them as they need.
+    pub skill_tools: Vec<Arc<dyn OwnTool>>,
+    /// How much each memory of an agent may have, if agents may remember anything.
+    pub memory: Option<MemoryConfig>,
+    /// The operator's skills.
+    pub skills: SkillsConfig,
     /// What runs ask and tell at certain points.
     pub hooks: Hooks,
     /// What traces call the services of upstreams.
@@ -51,6 +58,8 @@ pub struct Generation {
     pub quotas: Quotas,
     /// What the calls of runs are judged by, beside what agents say.
     pub policies: Policies,
+    /// What their prompts have, beside what agents say.
+    pub layers: PromptLayers,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
     pub keys: HashMap<[u8; 32], KeyConfig>,
     /// How well the upstreams are; the same in all generations of a process.
@@ -65,6 +74,11 @@ impl Generation {
         let permitted = self.own_tools.iter().filter(|tool| patterns.permit(&tool.definition().name, tool.effect()));
         let own = permitted.map(|tool| tool.definition());
         self.selections.get(patterns, &self.tools.current(), own)
+    }
+
+    /// The tool of this name that runs answer themselves.
+    pub(super) fn own_tool(&self, name: &str) -> Option<&Arc<dyn OwnTool>> {
+        self.own_tools.iter().chain(&self.skill_tools).find(|tool| tool.definition().name == name)
     }
 
     /// The tools that a run was accepted with, if they were needed lately or are configured as they were then.

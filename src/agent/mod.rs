@@ -23,6 +23,7 @@ pub mod catalog;
 pub mod context;
 pub mod control;
 pub mod definitions;
+pub mod documents;
 pub mod drive;
 pub mod error;
 pub mod follow;
@@ -41,6 +42,7 @@ pub mod own_tool;
 pub mod ownership;
 mod policies;
 mod process;
+mod prompt_layers;
 pub mod questions;
 mod quotas;
 mod recovery;
@@ -67,10 +69,11 @@ pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
 pub use naming::{AskedServers, Naming};
 pub use policies::Policies;
+pub use prompt_layers::PromptLayers;
 pub use quotas::Quotas;
 pub use request::{
-    ApprovalPatch, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun, PromptPatch,
-    RulesPatch,
+    ApprovalPatch, AskedPrompt, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun,
+    PromptPatch, RulesPatch,
 };
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;
@@ -78,6 +81,7 @@ pub use requester::Requester;
 
 use crate::agent::control::Control;
 use crate::agent::definitions::StoredDefinitions;
+use crate::agent::documents::Documents;
 use crate::agent::limits::Limits;
 use crate::agent::questions::Questions;
 use crate::agent::rooms::Rooms;
@@ -144,6 +148,12 @@ impl Agent {
         &self.rooms.sessions
     }
 
+    /// What agents remember and know how to do is read and changed here.
+    #[must_use]
+    pub fn documents(&self) -> &Arc<Documents> {
+        &self.rooms.launcher.documents
+    }
+
     /// What runs took is counted here.
     #[must_use]
     pub fn usage(&self) -> &Arc<Usage> {
@@ -182,6 +192,7 @@ impl Agent {
 
     /// Serves requests and runs that begin from now on by `next`. Those that have begun keep their generation.
     pub fn replace_generation(&self, next: Generation) {
+        let next = self.rooms.equipped(next);
         self.rooms.definitions.prepare(&next);
         self.rooms.generations.replace(next);
     }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::agent::generation::Generation;
 use crate::agent::naming::AskedServers;
 use crate::agent::request_memory::RequestMemory;
@@ -14,6 +17,7 @@ use crate::types::event::Decision;
 use crate::types::guard::InputMode;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::policy::Layer;
+use crate::types::prompt::{Channel, PromptLayer, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
 
@@ -72,6 +76,8 @@ pub struct NewRun {
     pub rules: RulesPatch,
     /// Stricter guards than the agent's.
     pub guards: GuardsPatch,
+    /// What its prompt is to have beside the agent's.
+    pub prompt: Option<Box<AskedPrompt>>,
     /// What happens at a limit; `None` for the agent's setting.
     pub on_limit: Option<OnLimit>,
     /// What happens when the session has a live run.
@@ -192,6 +198,29 @@ pub struct PromptPatch {
     pub prompt: Option<String>,
 }
 
+/// What a request asks for in its prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AskedPrompt {
+    /// Which sections the server writes: no others than the agent has it write.
+    pub mode: Option<PromptMode>,
+    /// How answers are written.
+    pub channel: Option<Channel>,
+    /// The time zone of what is told of the time.
+    pub time_zone: Option<String>,
+    /// What the task at hand is about.
+    pub extra_context: Option<String>,
+    /// Layers on top of all others.
+    pub layers: Vec<PromptLayer>,
+}
+
+impl AskedPrompt {
+    /// Stands for it.
+    #[must_use]
+    pub(super) fn digest(&self) -> u64 {
+        serde_json::to_vec(self).map_or(0, |bytes| xxh3_64(&bytes))
+    }
+}
+
 /// Guards that a request asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GuardsPatch {
@@ -245,6 +274,7 @@ impl NewRun {
             limits: LimitsPatch::default(),
             rules: RulesPatch::default(),
             guards: GuardsPatch::default(),
+            prompt: None,
             on_limit: None,
             on_conflict: OnConflict::Reject,
             options,

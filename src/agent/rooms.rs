@@ -5,6 +5,10 @@ use std::sync::Arc;
 use crate::agent::admission::Admission;
 use crate::agent::control::Control;
 use crate::agent::definitions::StoredDefinitions;
+use crate::agent::documents::Documents;
+use crate::agent::documents::limits::memory_limits;
+use crate::agent::documents::memory_tools::memory_tools;
+use crate::agent::documents::skill_tools::skill_tools;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -55,11 +59,11 @@ impl Rooms {
         retention: Retention,
         telemetry: Telemetry,
     ) -> Self {
-        let generations = Arc::new(Generations::new(generation));
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
+        let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
+        let generations = Arc::new(Generations::new(equipped(generation, &documents)));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
-        let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let (usage, limits) =
             (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
         let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone(), generations.clone()));
@@ -68,18 +72,18 @@ impl Rooms {
             offers: Offers::new(ledger.clone()),
             generations: generations.clone(),
             sessions: sessions.clone(),
+            documents,
             limits: limits.clone(),
             ownership: ownership.clone(),
             active: active.clone(),
             memory: Arc::new(RunMemory::new(retention.run_bytes)),
-            followers: followers.clone(),
+            followers: Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone())),
             lifecycle: lifecycle.clone(),
             usage: usage.clone(),
             uncounted: UncountedRuns::default(),
             outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
         });
-        let control = Arc::new(Control::new(&launcher));
         let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
         let admission = Arc::new(Admission {
             agents: agents.clone(),
@@ -88,9 +92,9 @@ impl Rooms {
             sessions: sessions.clone(),
             limits: limits.clone(),
             ownership: ownership.clone(),
-            followers,
+            followers: launcher.followers.clone(),
             launcher: launcher.clone(),
-            control: control.clone(),
+            control: Arc::new(Control::new(&launcher)),
             lifecycle: lifecycle.clone(),
         });
         Self {
@@ -105,11 +109,24 @@ impl Rooms {
             limits,
             sessions,
             recovery: Arc::new(Recovery::new(&launcher)),
-            control,
+            control: admission.control.clone(),
             admission,
             usage,
             telemetry,
             launcher,
         }
     }
+
+    /// A generation with the tools that runs answer from their documents.
+    pub(super) fn equipped(&self, generation: Generation) -> Generation {
+        equipped(generation, &self.launcher.documents)
+    }
+}
+
+fn equipped(mut generation: Generation, documents: &Arc<Documents>) -> Generation {
+    if let Some(memory) = &generation.memory {
+        generation.own_tools.extend(memory_tools(documents, memory_limits(memory)));
+    }
+    generation.skill_tools = skill_tools(documents, &generation.skills.skills);
+    generation
 }

@@ -112,9 +112,9 @@ pub fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
     messages.into_iter().map(|message| message.memory() as u64).sum()
 }
 
-/// How much memory a run's conversation takes, about: its instructions, the session's history and its own messages.
-pub fn conversation_size(system: &[Message], history: &Conversation, own: &[Message]) -> u64 {
-    history.memory() as u64 + size(system) + size(own)
+/// How much memory a run's conversation takes, about: what its model is told, the session's history and its own messages.
+pub fn conversation_size<'m>(told: impl Iterator<Item = &'m Message>, history: &Conversation, own: &[Message]) -> u64 {
+    history.memory() as u64 + size(told) + size(own)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod agent_files;
 mod approvals;
 mod async_tools;
 mod breakers;
@@ -42,15 +43,18 @@ mod offers;
 mod order;
 mod own_tools;
 mod pictures;
+mod prompts;
 mod questions;
 mod quota;
 mod reads;
+mod remembering;
 mod replicas;
 mod resume;
 mod run_memory;
 mod sessions;
 mod settled_meanwhile;
 mod shortfalls;
+mod skills;
 mod slots;
 mod stops;
 mod storage;

@@ -30,7 +30,7 @@ pub async fn list(State(api): State<Api>, caller: Caller) -> Result<Response, Ap
 
 /// Reads an agent.
 #[utoipa::path(
-    get, path = "/v1/agents/{name}", tag = "agents", operation_id = "getAgent",
+    get, path = "/v1/agents/{agent}", tag = "agents", operation_id = "getAgent",
     params(AgentPath),
     responses((status = 200, description = "The agent; `etag` has its version", body = StoredAgentObject)),
 )]
@@ -45,7 +45,7 @@ pub async fn get(State(api): State<Api>, caller: Caller, Path(name): Path<String
 
 /// Gives an agent these settings. There need be none of this name yet.
 #[utoipa::path(
-    put, path = "/v1/agents/{name}", tag = "agents", operation_id = "putAgent",
+    put, path = "/v1/agents/{agent}", tag = "agents", operation_id = "putAgent",
     params(AgentPath, ExpectedVersion),
     request_body = AgentSettings,
     responses((status = 200, description = "The agent", body = StoredAgentObject)),
@@ -64,7 +64,7 @@ pub async fn put(
 
 /// Changes some settings of an agent: the body is a JSON merge patch, in which null takes a setting out.
 #[utoipa::path(
-    patch, path = "/v1/agents/{name}", tag = "agents", operation_id = "patchAgent",
+    patch, path = "/v1/agents/{agent}", tag = "agents", operation_id = "patchAgent",
     params(AgentPath, ExpectedVersion),
     request_body = AgentSettings,
     responses((status = 200, description = "The agent", body = StoredAgentObject)),
@@ -83,7 +83,7 @@ pub async fn patch(
 
 /// Deletes an agent. Its versions are kept for 30 days, so it can be restored.
 #[utoipa::path(
-    delete, path = "/v1/agents/{name}", tag = "agents", operation_id = "deleteAgent",
+    delete, path = "/v1/agents/{agent}", tag = "agents", operation_id = "deleteAgent",
     params(AgentPath, ExpectedVersion),
     responses((status = 200, description = "It is gone", body = AgentDeletion)),
 )]
@@ -99,7 +99,7 @@ pub async fn delete(
 
 /// Lists the versions of an agent that are kept, the newest first.
 #[utoipa::path(
-    get, path = "/v1/agents/{name}/versions", tag = "agents", operation_id = "listAgentVersions",
+    get, path = "/v1/agents/{agent}/versions", tag = "agents", operation_id = "listAgentVersions",
     params(AgentPath),
     responses((status = 200, description = "At most 20, its deletion among them", body = List<StoredAgentObject>)),
 )]
@@ -116,7 +116,7 @@ pub async fn versions(State(api): State<Api>, caller: Caller, Path(name): Path<S
 
 /// Gives an agent the settings of an earlier version, as a new version, also if it was deleted.
 #[utoipa::path(
-    post, path = "/v1/agents/{name}/versions/{version}/restore", tag = "agents", operation_id = "restoreAgent",
+    post, path = "/v1/agents/{agent}/versions/{version}/restore", tag = "agents", operation_id = "restoreAgent",
     params(AgentVersionPath, ExpectedVersion),
     responses((status = 200, description = "The agent", body = StoredAgentObject)),
 )]

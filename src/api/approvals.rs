@@ -52,6 +52,7 @@ pub async fn decide(
         include_usage: false,
         include_report: decided.include_report,
         background: false,
+        dry_run: false,
     };
     let mut new = NewRun::deciding(caller.tenant.clone(), id, decided.approvals);
     new.key_name.clone_from(&caller.key_name);

@@ -9,10 +9,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
-use crate::agent::Started;
 use crate::agent::error::StartError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::limits::left::SharedSession;
+use crate::agent::{NewRun, Started};
 use crate::api::auth::Caller;
 use crate::api::budget_headers::write_budgets;
 use crate::api::error::ApiError;
@@ -25,9 +25,10 @@ use crate::api::run_events::without_void;
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::trace::trace_context;
+use crate::api::wire::agent::dry_run::{CompletionAnswer, DryRunObject};
 use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
-use crate::api::wire::openai_chat::completion::{Completion, completion};
+use crate::api::wire::openai_chat::completion::completion;
 use crate::api::wire::openai_chat::request::{CompletionRequest, RequestContext, read_request};
 use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::api::wire::openai_chat::stream::ChatChunks;
@@ -46,8 +47,8 @@ const BUDGETS_TIMEOUT: Duration = Duration::from_millis(100);
     request_body = CompletionRequest<'_>,
     params(CompletionHeaders),
     responses(
-        (status = 200, description = "The outcome; with `stream: true` events, whose `data` lines are each an `EventEntry`, then `[DONE]`",
-         content((Completion<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
+        (status = 200, description = "The outcome, or of a dry run a `DryRunObject`; with `stream: true` events, whose `data` lines are each an `EventEntry`, then `[DONE]`",
+         content((CompletionAnswer<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
     ),
 )]
@@ -69,8 +70,8 @@ pub async fn agent_completions(
     request_body = CompletionRequest<'_>,
     params(CompletionHeaders),
     responses(
-        (status = 200, description = "The outcome; with `stream: true` events, whose `data` lines are each a `ChatChunk`, then `[DONE]`",
-         content((Completion<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
+        (status = 200, description = "The outcome, or of a dry run a `DryRunObject`; with `stream: true` events, whose `data` lines are each a `ChatChunk`, then `[DONE]`",
+         content((CompletionAnswer<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
     ),
 )]
@@ -117,6 +118,10 @@ async fn complete(
         default_on_disconnect: if identity.is_key() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
     };
     let (mut new, shape) = read_request(text, context)?;
+    if shape.dry_run {
+        new.memory = Arc::new(body.into_memory());
+        return Box::pin(dry_run(api, &new)).await;
+    }
     if new.on_conflict == OnConflict::Interrupt {
         caller.check(Scope::Cancel)?;
     }
@@ -143,6 +148,12 @@ async fn complete(
         mark_replayed(response.headers_mut());
     }
     Ok(response)
+}
+
+/// Answers with what the run would be.
+async fn dry_run(api: &Api, new: &NewRun) -> Result<Response, ApiError> {
+    let found = api.agent.admission().dry_run(new).await?;
+    Ok(json(&DryRunObject::new(&found)?))
 }
 
 /// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.

@@ -134,6 +134,7 @@ fn path(field: Field) -> String {
         Field::MaxToolResultBytes => "agent.guards.max_tool_result_bytes".to_owned(),
         Field::Server(place, member) => format!("tools[{place}].{member}"),
         Field::Approval(index, member) => format!("approvals[{index}].{member}"),
+        Field::Layer(index) => format!("agent.prompt.layers[{index}].name"),
         Field::Member(name) => (*name).to_owned(),
     }
 }

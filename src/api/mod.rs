@@ -1,6 +1,7 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
 mod access;
+mod agent_files;
 mod agents;
 mod approvals;
 pub mod auth;
@@ -10,12 +11,16 @@ mod budget_headers;
 mod canonical;
 mod completions;
 mod description;
+mod documents;
 pub mod error;
 mod extract;
 pub mod health;
 mod identity;
 mod index;
+mod layers;
 pub mod log_fields;
+mod memory;
+mod memory_documents;
 pub mod metrics;
 mod models;
 mod paging;
@@ -29,6 +34,7 @@ mod run_trace;
 mod runs;
 mod session_copies;
 mod sessions;
+mod skills;
 mod sse;
 mod state;
 #[cfg(test)]

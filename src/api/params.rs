@@ -14,6 +14,19 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
+/// Which version of a layer is to be changed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
+pub struct LayerHeaders {
+    /// The version that it must have
+    #[param(rename = "if-match", pattern = "^\"?[0-9]{1,20}\"?$")]
+    if_match: Option<String>,
+    /// `*`: there must be no layer of this name
+    #[param(rename = "if-none-match", pattern = "^[*]$")]
+    if_none_match: Option<String>,
+}
+
 /// What a completion's headers may say beside its body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -137,7 +150,7 @@ pub struct BudgetParams {
 #[expect(dead_code, reason = "it only describes; the handlers read the path")]
 pub struct AgentPath {
     /// The agent
-    name: String,
+    agent: String,
 }
 
 /// The version of an agent that a path names.
@@ -146,7 +159,7 @@ pub struct AgentPath {
 #[expect(dead_code, reason = "it only describes; the handler reads the path")]
 pub struct AgentVersionPath {
     /// The agent
-    name: String,
+    agent: String,
     /// The version
     version: u64,
 }
@@ -162,4 +175,60 @@ pub struct ExpectedVersion {
     /// `*` if there must be no such agent
     #[param(rename = "if-none-match", pattern = r"^\*$")]
     if_none_match: Option<String>,
+}
+
+/// Whose memory is meant.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handlers read the query")]
+pub struct MemoryParams {
+    /// The user; without one, the memory is the agent's own
+    #[param(max_length = 4096)]
+    user: Option<String>,
+    /// The agent; without one, the memory is the one that all agents share, or in `/v1/memory` each of the user's
+    #[param(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    agent: Option<String>,
+}
+
+/// Which documents of a memory a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct MemoryDocumentsParams {
+    /// The user; without one, the memory is the agent's own
+    #[param(max_length = 4096)]
+    user: Option<String>,
+    /// The agent; without one, the memory is the one that all agents share
+    #[param(pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    agent: Option<String>,
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those whose names come after this one
+    after: Option<String>,
+}
+
+/// Whose copy of an agent's file is meant.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handlers read the query")]
+pub struct AgentFileParams {
+    /// The user; without one, it is the agent's file
+    #[param(max_length = 4096)]
+    user: Option<String>,
+}
+
+/// Which files of an agent a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct AgentFilesParams {
+    /// The user whose copies are meant; without one, the agent's files
+    #[param(max_length = 4096)]
+    user: Option<String>,
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those whose names come after this one
+    after: Option<String>,
 }

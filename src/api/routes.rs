@@ -15,8 +15,9 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    agents, approvals, budget, completions, description, health, index, metrics, models, questions, run_events,
-    run_trace, runs, session_copies, sessions, tool_results, tools, usage,
+    agent_files, agents, approvals, budget, completions, description, health, index, layers, memory, memory_documents,
+    metrics, models, questions, run_events, run_trace, runs, session_copies, sessions, skills, tool_results, tools,
+    usage,
 };
 use crate::config::Scope;
 
@@ -29,6 +30,7 @@ use crate::config::Scope;
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
+        (name = "memory", description = "What agents remember, and what they know how to do"),
         (name = "models", description = "What can be asked for"),
         (name = "usage", description = "What runs took, and what is left"),
         (name = "operation", description = "For probes and monitoring"),
@@ -99,10 +101,27 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/sessions/{id}", get sessions::get)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}", patch sessions::patch, delete sessions::delete)),
         needs(Scope::Read, row!("/v1/sessions/{id}/messages", get sessions::messages)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers", get layers::list)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/layers/{name}", get layers::get)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}/layers/{name}", put layers::put, delete layers::delete)),
         needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
+        needs(Scope::Read, row!("/v1/memory", get memory::export)),
+        needs(Scope::Memory, row!("/v1/memory", delete memory::erase)),
+        needs(Scope::Read, row!("/v1/memory/documents", get memory_documents::list)),
+        needs(Scope::Read, row!("/v1/memory/documents/{name}", get memory_documents::get)),
+        needs(
+            Scope::Memory,
+            row!("/v1/memory/documents/{name}", put memory_documents::put, delete memory_documents::delete),
+        ),
+        needs(Scope::Read, row!("/v1/agents/{agent}/files", get agent_files::list)),
+        needs(Scope::Read, row!("/v1/agents/{agent}/files/{file}", get agent_files::get)),
+        needs(Scope::Skills, row!("/v1/agents/{agent}/files/{file}", put agent_files::put, delete agent_files::delete)),
+        needs(Scope::Read, row!("/v1/skills", get skills::list)),
+        needs(Scope::Read, row!("/v1/skills/{name}", get skills::get)),
+        needs(Scope::Skills, row!("/v1/skills/{name}", put skills::put, delete skills::delete)),
         needs(Scope::Usage, row!("/v1/usage", get usage::usage)),
         row!("/v1/budget", get budget::budget),
         row!("/v1/models", get models::list),
@@ -110,10 +129,10 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Agents, row!("/v1/agents", get agents::list)),
         needs(
             Scope::Agents,
-            row!("/v1/agents/{name}", get agents::get, put agents::put, patch agents::patch, delete agents::delete),
+            row!("/v1/agents/{agent}", get agents::get, put agents::put, patch agents::patch, delete agents::delete),
         ),
-        needs(Scope::Agents, row!("/v1/agents/{name}/versions", get agents::versions)),
-        needs(Scope::Agents, row!("/v1/agents/{name}/versions/{version}/restore", post agents::restore)),
+        needs(Scope::Agents, row!("/v1/agents/{agent}/versions", get agents::versions)),
+        needs(Scope::Agents, row!("/v1/agents/{agent}/versions/{version}/restore", post agents::restore)),
         row!("/v1/tools", get tools::list),
         needs(Scope::Tools, row!("/v1/tools/{name}/accepted/{hash}", put tools::accept)),
     ]

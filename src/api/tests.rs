@@ -2,6 +2,7 @@
 
 mod bounds;
 mod errors;
+mod memory;
 mod sessions;
 mod streams;
 
@@ -283,6 +284,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         request_mcp: false,
         quota: QuotaConfig::default(),
         policy: std::sync::Arc::default(),
+        layers: [].into(),
     };
     router(agent_over(store, [key]), &Arc::default(), MetricsAccess::Key)
 }

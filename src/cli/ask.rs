@@ -10,9 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::client::{Client, RequestError, local_url};
+use super::dry_run::DryRun;
 use super::frames::Frames;
 use super::local_server::with_ollama;
-use super::process::{Failure, complain, env, runtime, takes_colours};
+use super::process::{Failure, complain, env, runtime, say, takes_colours};
 use super::screen::Screen;
 use super::story::{Detail, Event, Story, Told};
 use crate::config::{Options, Settings, StoreUrl};
@@ -44,6 +45,10 @@ pub(super) struct Ask {
     /// The conversation to continue
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+
+    /// Say what the model would be sent and what that may cost, and call nothing
+    #[arg(long)]
+    dry_run: bool,
 
     #[command(flatten)]
     options: Options,
@@ -99,9 +104,17 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
     if let Some(session) = &ask.session {
         body["agent"]["session_id"] = session.as_str().into();
     }
+    if ask.dry_run {
+        (body["stream"], body["agent"]["dry_run"]) = (false.into(), true.into());
+    }
     let request = client.request(Method::POST, &["v1", "agent", "completions"], &[]);
     let request = request.header("content-type", "application/json").body(body.to_string());
     let response = client.send(request).await.map_err(Failure::new)?;
+    if ask.dry_run {
+        let dry: DryRun = response.json().await.map_err(Failure::new)?;
+        say(dry.told().trim_end());
+        return Ok(());
+    }
     show(&client, response).await
 }
 

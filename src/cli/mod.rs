@@ -5,6 +5,7 @@ mod ask;
 mod check_config;
 mod client;
 mod doctor;
+mod dry_run;
 mod frames;
 mod key;
 mod local_server;

@@ -11,6 +11,7 @@ use super::context;
 use super::fallbacks::{self, find_upstream};
 use super::guard::{self, TextBounds};
 use super::mistake::suggestion;
+use super::prompt::PromptConfig;
 use super::quantity::seconds;
 use super::reader::Section;
 use super::rules;
@@ -21,6 +22,7 @@ use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, InputMode};
+use crate::types::memory::MEMORY_TOOLS;
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::rules::LoopRules;
@@ -71,6 +73,8 @@ pub struct AgentConfig {
     pub approval: ApprovalTerms,
     /// What the messages, answers and results of its runs are held to.
     pub guards: Arc<Guards>,
+    /// What its prompts have beside `system`.
+    pub prompt: Arc<PromptConfig>,
 }
 
 /// The ceiling of an agent's runs.
@@ -149,6 +153,7 @@ impl AgentConfig {
             policy: read_policy(section, parent),
             approval: read_approval(section, parent),
             guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard, texts),
+            prompt: PromptConfig::read(section, parent.map(|parent| &*parent.prompt)),
         }
     }
 
@@ -262,6 +267,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     }
     if WORKSPACE_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [workspace] to have the tool `{pattern}`"));
+    }
+    if MEMORY_TOOLS.contains(&pattern) {
+        return section.refuse("tools", format!("declare [memory] to have the tool `{pattern}`"));
     }
     let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
     section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));

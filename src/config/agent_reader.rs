@@ -15,7 +15,7 @@ use super::report::Report;
 use super::to_json::to_json;
 use super::upstream::Upstream;
 use super::value::{FromToml, PLAIN_NAME, is_plain_name};
-use super::{KeyConfig, approval, asked_guardrails};
+use super::{KeyConfig, approval, asked_guardrails, memory, prompt};
 use crate::types::guard::InputMode;
 
 /// What agents are read against.
@@ -30,6 +30,8 @@ pub struct AgentReader {
     pub(super) input_guard: InputMode,
     pub(super) hooks: Vec<HookConfig>,
     pub(super) keys: Vec<KeyConfig>,
+    /// Whether agents may remember anything.
+    pub(super) remembers: bool,
 }
 
 /// An agent that was read.
@@ -99,7 +101,11 @@ impl AgentReader {
 
     fn read_section(&self, name: &str, section: &mut Section<'_>) -> AgentConfig {
         let parent = self.agents.get(DEFAULT_AGENT);
-        let agent = AgentConfig::read(name, section, parent, &self.upstreams, &self.known_tools, self.input_guard);
+        let mut agent = AgentConfig::read(name, section, parent, &self.upstreams, &self.known_tools, self.input_guard);
+        prompt::inherit_layers_of(section, &self.agents, &mut agent);
+        if agent.rules.memory.recalls && !self.remembers {
+            section.refuse_outside("memory.recall", memory::UNDECLARED);
+        }
         if let Some(what) = asked_guardrails::mistake(&agent, &self.upstreams, &self.hooks) {
             section.refuse("guardrails", what);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::agent::AgentConfig;
 use super::key;
 use super::mistake::suggestion;
+use super::prompt::read_layer;
 use super::quota::QuotaConfig;
 use super::reader::Section;
 use super::scope::Scopes;
@@ -14,6 +15,7 @@ use super::value::{PLAIN_NAME, is_plain_name};
 use super::values::Recorded;
 use crate::types::Tenant;
 use crate::types::policy::{Layer, LayerOwner};
+use crate::types::prompt::PromptLayer;
 
 /// A key that callers authenticate with.
 #[derive(Debug, Clone)]
@@ -36,6 +38,8 @@ pub struct KeyConfig {
     pub quota: QuotaConfig,
     /// Which tool calls its runs make, ask for and deny.
     pub policy: Arc<Layer>,
+    /// Layers of the prompts of its runs.
+    pub layers: Arc<[PromptLayer]>,
 }
 
 impl KeyConfig {
@@ -95,6 +99,7 @@ impl KeyConfig {
             request_mcp,
             quota,
             policy,
+            layers: section.named("layers", None, read_layer).into(),
         })
     }
 }

@@ -16,6 +16,7 @@ mod declaration;
 mod difference;
 mod egress;
 mod fallbacks;
+mod files;
 mod guard;
 mod guardrail;
 mod headers;
@@ -23,6 +24,7 @@ mod hook;
 mod identity;
 pub mod key;
 mod mcp;
+mod memory;
 mod metrics;
 mod mistake;
 mod model;
@@ -31,6 +33,8 @@ mod options;
 mod pins;
 mod policy;
 mod price_file;
+mod prompt;
+mod prompt_template;
 mod proxy;
 mod quantity;
 mod query;
@@ -50,6 +54,7 @@ mod secret_source;
 mod sent_value;
 mod server;
 mod settings;
+mod skills;
 mod store;
 mod store_url;
 mod template;
@@ -78,6 +83,7 @@ pub use mcp::{
     McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig, is_free_header,
     is_name as is_mcp_name,
 };
+pub use memory::MemoryConfig;
 pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use model::{ModelConfig, Models};
@@ -85,6 +91,8 @@ pub use openapi::{EffectPatterns, OpenApiConfig};
 pub use options::{EmbeddedNames, LogFormat, Options};
 pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
+pub use prompt::{MOST_PRIORITY, PromptConfig, priority_of};
+pub use prompt_template::PromptTemplates;
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use request_mcp::RequestMcpConfig;
@@ -95,6 +103,7 @@ pub use secret::Secret;
 pub use sent_value::SentValue;
 pub use server::ServerConfig;
 pub use settings::Settings;
+pub use skills::SkillsConfig;
 pub use store::StoreConfig;
 pub use store_url::StoreUrl;
 pub use template::{JsonTemplate, Piece, TextTemplate};
@@ -104,4 +113,5 @@ pub use upstream::{
     AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
     OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };
+pub use value::is_plain_name;
 pub use workspace::{WORKSPACE_TOOLS, WorkspaceConfig, WorkspaceScope};

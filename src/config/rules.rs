@@ -5,7 +5,10 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::files;
+use super::memory;
 use super::reader::Section;
+use super::skills;
 use super::tool_pattern::ToolPattern;
 use super::value::{FromToml, Misread, text, whole};
 use crate::types::context::ContextRules;
@@ -23,6 +26,9 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, contex
         planning: section.section("planning", |section| planning(section, parent.planning.as_deref())),
         reflection: section.section("reflection", |section| reflection(section, parent.reflection.as_ref())),
         context,
+        memory: section.section("memory", |section| memory::rules(section, &parent.memory)),
+        files: files::read(section, &parent.files),
+        skills: skills::patterns(section, &parent.skills),
     })
 }
 

@@ -12,7 +12,7 @@ use super::value::{FromToml, Misread, Word};
 pub enum Scope {
     /// Start runs, and answer those that wait for their client.
     Run,
-    /// Read runs, their events and sessions.
+    /// Read runs, their events, sessions, what agents remember, and skills.
     Read,
     /// Decide tool calls that wait for an approval.
     Approvals,
@@ -22,6 +22,10 @@ pub enum Scope {
     Cancel,
     /// Create, change, copy and delete sessions.
     Sessions,
+    /// Write and delete what agents remember.
+    Memory,
+    /// Write and delete skills of the tenant, and files of agents.
+    Skills,
     /// Read what the runs of the tenant took.
     Usage,
     /// Read the metrics of the whole server.
@@ -40,6 +44,8 @@ impl Word for Scope {
         ("steer", Self::Steer),
         ("cancel", Self::Cancel),
         ("sessions", Self::Sessions),
+        ("memory", Self::Memory),
+        ("skills", Self::Skills),
         ("usage", Self::Usage),
         ("metrics", Self::Metrics),
         ("tools", Self::Tools),
@@ -71,6 +77,12 @@ impl Scopes {
     pub fn of_tenant() -> Self {
         let is_given = |scope: &Scope| !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents);
         Self(Self::all().0.into_iter().filter(is_given).collect())
+    }
+
+    /// These.
+    #[cfg(test)]
+    pub(crate) fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        Self(scopes.into_iter().collect())
     }
 
     /// Whether this is among them.

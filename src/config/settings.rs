@@ -18,15 +18,18 @@ use super::egress;
 use super::guard;
 use super::hook::HookConfig;
 use super::mcp::{self, McpServerConfig};
+use super::memory::{self, MemoryConfig};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::model::Models;
 use super::openapi::OpenApiConfig;
 use super::options::Options;
+use super::prompt;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
 use super::server::{ServerConfig, exposure};
+use super::skills::SkillsConfig;
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
@@ -35,7 +38,9 @@ use super::values::Values;
 use super::workspace::{WORKSPACE_TOOLS, WorkspaceConfig};
 use crate::net::guard::Policy;
 use crate::types::guard::InputMode;
+use crate::types::memory::MEMORY_TOOLS;
 use crate::types::policy::{Layer, LayerOwner};
+use crate::types::prompt::PromptLayer;
 use crate::types::question::ASK_USER;
 
 /// The file that is read when none is named.
@@ -74,6 +79,10 @@ pub struct Settings {
     pub builtin_tools: BuiltinTools,
     /// Where tools keep files, if they may.
     pub workspace: Option<WorkspaceConfig>,
+    /// How much each memory of an agent may have, if agents may remember anything.
+    pub memory: Option<MemoryConfig>,
+    /// What agents know how to do.
+    pub skills: SkillsConfig,
     /// Hooks, in the order of the file: that in which they are asked.
     pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
@@ -84,6 +93,8 @@ pub struct Settings {
     known_tools: KnownTools,
     /// The mode of the input guard of agents that say none.
     input_guard: InputMode,
+    /// Layers of the prompts of all runs.
+    pub layers: Arc<[PromptLayer]>,
     /// The file that was read, if there was one.
     file: Option<PathBuf>,
     /// The same settings by path.
@@ -131,6 +142,7 @@ impl Settings {
             input_guard: self.input_guard,
             hooks: self.hooks.clone(),
             keys: self.keys.clone(),
+            remembers: self.memory.is_some(),
         }
     }
 
@@ -205,23 +217,21 @@ impl Settings {
         let egress = root.section("egress", egress::read);
         let (upstreams, upstream_origin) = read_upstreams(root, preset, options);
         let models = Models::read(root, &upstreams);
-        let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mcp = mcp::read_all(root);
         let request_mcp = root.section("request_mcp", RequestMcpConfig::read);
         let known_tools = known_tools(root, &mcp, options);
-        let input_guard = root.section("guard", guard::read_input);
-        root.named("agents", Some(DEFAULT_AGENT), |name, section| {
-            let agent =
-                AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools, input_guard);
-            agents.insert(name.to_owned(), agent);
-            Some(())
-        });
+        let (mut agents, input_guard) = read_agents(root, &upstreams, &known_tools);
         let (builtin_tools, tools) = BuiltinTools::read_beside(root, |name, section| {
             HttpToolConfig::read(name, section, server.public_url.as_ref())
         });
         let workspace = root.optional_section("workspace", WorkspaceConfig::read);
+        let memory = root.optional_section("memory", |section| Some(MemoryConfig::read(section)));
+        memory::check(root, agents.values());
+        let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
+        prompt::inherit_layers(root, &mut agents);
+        let layers = root.named("layers", None, prompt::read_layer).into();
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
@@ -244,15 +254,35 @@ impl Settings {
             openapi,
             builtin_tools,
             workspace,
+            memory,
+            skills,
             hooks,
             keys,
             policy,
             known_tools,
             input_guard,
+            layers,
             file,
             values,
         }
     }
+}
+
+/// The agents by name.
+fn read_agents(
+    root: &mut Section<'_>,
+    upstreams: &[Upstream],
+    known_tools: &KnownTools,
+) -> (BTreeMap<String, AgentConfig>, InputMode) {
+    let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
+    let input_guard = root.section("guard", guard::read_input);
+    root.named("agents", Some(DEFAULT_AGENT), |name, section| {
+        let parent = agents.get(DEFAULT_AGENT);
+        let agent = AgentConfig::read(name, section, parent, upstreams, known_tools, input_guard);
+        agents.insert(name.to_owned(), agent);
+        Some(())
+    });
+    (agents, input_guard)
 }
 
 /// The keys, each of which knows those before it.
@@ -297,7 +327,8 @@ fn known_tools(root: &Section<'_>, mcp: &[McpServerConfig], options: &Options) -
     let of_servers = servers.into_iter().map(|server| format!("{server}__*"));
     let of_runs = [ASK_USER.to_owned()];
     let of_workspace = WORKSPACE_TOOLS.map(str::to_owned).into_iter().filter(|_| root.is_written("workspace"));
-    let built_in = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(of_workspace);
+    let of_memory = MEMORY_TOOLS.map(str::to_owned).into_iter().filter(|_| root.is_written("memory"));
+    let built_in = BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(of_runs).chain(of_workspace).chain(of_memory);
     let names = built_in.chain(root.names_in("tools")).chain(of_servers);
     KnownTools { names: names.chain(embedded.iter().cloned()).collect(), embedded }
 }

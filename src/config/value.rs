@@ -185,7 +185,8 @@ impl<T: Word> FromToml for T {
 
 /// Whether a name is fit for paths, headers and metric labels: 1–64 of `A-Z a-z 0-9 . _ -`, and
 /// not only dots. Then it is also fit for a tenant.
-pub(super) fn is_plain_name(name: &str) -> bool {
+#[must_use]
+pub fn is_plain_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(allowed) && !name.bytes().all(|byte| byte == b'.')
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Generation, Naming, Policies, Quotas};
+use crate::agent::{Generation, Naming, Policies, PromptLayers, Quotas};
 use crate::config::{self, BreakerConfig, HttpUpstream, Settings, UpstreamKind};
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
@@ -155,9 +155,12 @@ pub(super) fn generation(
         workspaces,
         naming: naming.map(|servers| Naming::new(servers, &settings.keys)),
         hooks,
+        memory: settings.memory,
+        skills: settings.skills.clone(),
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         policies: Policies::new(settings.policy.clone(), &settings.keys),
+        layers: PromptLayers::new(settings.layers.clone(), &settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
         health,
         requests_per_minute: settings.server.requests_per_minute,

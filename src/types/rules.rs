@@ -6,6 +6,7 @@ use crate::types::ToolOutcome;
 use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
 use crate::types::json::is_default;
+use crate::types::memory::{AgentFiles, MemoryRules};
 use crate::types::pattern::matches;
 use crate::types::tool::CallEnding;
 
@@ -40,6 +41,15 @@ pub struct LoopRules {
     /// When and how a conversation is shortened that grows too long.
     #[serde(default, skip_serializing_if = "is_default")]
     pub context: ContextRules,
+    /// What is remembered, and what of it the model is shown.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub memory: MemoryRules,
+    /// What of its files its model is told from the start.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub files: AgentFiles,
+    /// Patterns of the skills that its model has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
 }
 
 impl LoopRules {

@@ -15,6 +15,7 @@ use crate::types::named_server::NamedServer;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
+use crate::types::prompt::Prompt;
 use crate::types::question::{ASK_USER, Question};
 use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
@@ -171,6 +172,9 @@ pub struct RunSpec {
     /// Instructions for this run only, ahead of the history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub system: Vec<Message>,
+    /// What it is told besides; `None` if that is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Arc<Prompt>>,
     /// How many of the session's messages precede this run's.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history_len: u64,
@@ -179,7 +183,7 @@ pub struct RunSpec {
     pub view: Option<Arc<View>>,
     /// This run's own new messages.
     pub input: Vec<Message>,
-    /// Estimated tokens of `system`, history, `input` and the tools' schemas.
+    /// Estimated tokens of `system`, `prompt`, history, `input` and the tools' schemas.
     pub context_tokens: u64,
     /// Names of the server's tools that are offered.
     pub tools: Vec<String>,
@@ -264,6 +268,17 @@ impl RunSpec {
     #[must_use]
     pub fn asks_hooks_at(&self, point: HookPoint) -> bool {
         self.hooks.iter().any(|hook| hook.is_asked && hook.points.contains(&point))
+    }
+
+    /// What its model is told beside the conversation.
+    pub fn told(&self) -> impl Iterator<Item = &Message> {
+        self.system.iter().chain(self.prompt.as_ref().and_then(|prompt| prompt.of_run.as_ref()))
+    }
+
+    /// How many bytes of text that is to a model, about.
+    #[must_use]
+    pub fn told_weight(&self) -> usize {
+        self.told().map(Message::weight).sum()
     }
 
     /// The id of the trace that it belongs to.

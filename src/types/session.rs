@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::types::clock::now_ms;
 use crate::types::context::SessionContext;
+use crate::types::prompt::PromptLayer;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
 
@@ -52,6 +53,9 @@ pub struct Session {
     /// What of its messages models are shown, and how long that is; `None` for all of a short conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<SessionContext>>,
+    /// Layers of the prompts of its runs, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<SessionLayer>,
     /// The run that holds it now: live, or waiting for its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_run: Option<RunId>,
@@ -84,6 +88,7 @@ impl Session {
             cost: Micros::default(),
             runs: 0,
             context: None,
+            layers: Vec::new(),
             active_run: None,
             queue: Vec::new(),
             concurrent_runs: Vec::new(),
@@ -111,6 +116,18 @@ impl Session {
     pub fn has_runs(&self) -> bool {
         self.all_runs().next().is_some()
     }
+}
+
+/// A layer of a session's prompts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionLayer {
+    /// What it says.
+    #[serde(flatten)]
+    pub layer: PromptLayer,
+    /// Grows with every change of it.
+    pub version: u64,
+    /// When it was changed, Unix milliseconds.
+    pub updated_ms: u64,
 }
 
 /// Stands for a session's messages: while it is the same, so are they.

@@ -270,7 +270,7 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
     let other_sampling = wanted != Sampling::default() && wanted != kept;
     let ignored = [
         (
-            transcript::differs(&new.messages[..new.answers_from], run) || !spec.system.ends_with(&new.system),
+            transcript::differs(&new.messages[..new.answers_from], run) || !is_told(spec, &new.system),
             "the messages before the tool results are not those of the run, which went on with its own",
         ),
         (
@@ -282,10 +282,20 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
             "the run asks its model as the request that began it said: other parameters changed nothing",
         ),
     ];
+    let other_prompt = new
+        .prompt
+        .as_ref()
+        .is_some_and(|asked| Some(asked.digest()) != spec.prompt.as_ref().and_then(|prompt| prompt.asked));
+    let keeps = "the run keeps the prompt that it began with: `agent.prompt` changed nothing";
     let shows = "the run shows the MCP servers that it named what the request that began it says: other headers changed nothing";
-    let ignored = ignored.into_iter().chain([(named::differ(new, spec).headers, shows)]);
+    let ignored = ignored.into_iter().chain([(named::differ(new, spec).headers, shows), (other_prompt, keeps)]);
     let ignored = ignored.filter(|(is_ignored, _)| *is_ignored);
     new.warnings.iter().cloned().chain(ignored.map(|(_, warning)| warning.to_owned())).collect()
+}
+
+/// Whether a run is told all of these instructions of a request.
+fn is_told(spec: &RunSpec, system: &[Message]) -> bool {
+    system.is_empty() || spec.system.windows(system.len()).any(|told| told == system)
 }
 
 /// Refuses a request that answers other calls than those that the run waits for.

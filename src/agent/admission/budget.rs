@@ -71,8 +71,8 @@ impl Admission {
     }
 }
 
-/// The least that the run's first step takes, if it calls the model; or what the run's own budget lacks for it.
-fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
+/// A run as it is before its first step.
+pub(super) fn begun(spec: &Arc<RunSpec>) -> Run {
     let mut run = Run::new(spec.clone());
     // Hooks at its start may refuse it, and cost nothing.
     let told = spec.guarded.iter().map(|guarded| Event::Guarded(Box::new(guarded.clone())));
@@ -83,6 +83,12 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
     if let Step::Plan(text) = run.next_step() {
         run.apply(&log::encode(&mut seq, now_ms(), Event::PlanCreated { step: 1, text }).0);
     }
+    run
+}
+
+/// The least that the run's first step takes, if it calls the model; or what the run's own budget lacks for it.
+fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
+    let run = begun(spec);
     match run.next_step() {
         Step::CallModel { reserve, .. } => Ok(Some(budget::least(&run.terms(), reserve))),
         Step::Finish(reason) => Err(of_run(&run, reason)),

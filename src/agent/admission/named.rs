@@ -45,17 +45,18 @@ pub(super) fn layer(listed: &Listed) -> Option<Arc<Layer>> {
     (!ask.is_empty()).then(|| Arc::new(Layer { owner: LayerOwner::Request, ask, ..Layer::default() }))
 }
 
-/// Notes in a run's specification what its request named. What servers are for is told the model before the instructions of the
-/// request.
-pub(super) fn note(spec: &mut RunSpec, asked: &AskedServers, listed: &Listed, new: &NewRun) {
+/// Notes in a run's specification what its request named.
+pub(super) fn note(spec: &mut RunSpec, asked: &AskedServers, listed: &Listed) {
     spec.servers = Some(asked.all.iter().map(|asked| asked.server.clone()).collect());
     spec.warnings.extend(listed.warnings.iter().cloned());
-    let at = spec.system.len().saturating_sub(new.system.len());
-    let described = asked.all.iter().filter_map(described).collect::<Vec<_>>();
-    spec.system.splice(at..at, described);
 }
 
-fn described(asked: &AskedServer) -> Option<Message> {
+/// What the servers of a request are for: the model is told before the instructions of the request.
+pub(super) fn described(new: &NewRun) -> impl Iterator<Item = Message> {
+    new.servers.iter().flat_map(|asked| &asked.all).filter_map(description)
+}
+
+fn description(asked: &AskedServer) -> Option<Message> {
     let (label, description) = (&asked.server.label, asked.description.as_ref()?);
     let text = format!("Tools whose names begin with `{label}__` are those of: {description}");
     Some(Message::text(Role::System, &text))

@@ -23,6 +23,8 @@ pub(super) struct Selected {
     of_agent: Arc<Selection>,
     /// The same with the tools of servers that the request names, if it names any.
     joined: Option<Box<Joined>>,
+    /// The tools by which it comes by its skills.
+    of_skills: Vec<Arc<ToolDefinition>>,
 }
 
 impl Selected {
@@ -34,7 +36,7 @@ impl Selected {
         policy: Option<&Arc<Policy>>,
     ) -> Result<Self, StartError> {
         let of_agent = generation.select(&Patterns::of(settings, new.tools.as_deref(), policy));
-        let selected = Self { of_agent, joined: None };
+        let selected = Self { of_agent, joined: None, of_skills: Vec::new() };
         selected.check_caller(new)?;
         selected.check_patterns(generation, settings)?;
         Ok(selected)
@@ -54,8 +56,13 @@ impl Selected {
         self.joined.as_ref().map_or(&self.of_agent.servers, |joined| &joined.servers)
     }
 
-    fn own_tools(&self) -> &Vec<Arc<ToolDefinition>> {
-        self.joined.as_ref().map_or(&self.of_agent.own, |joined| &joined.own)
+    fn own_tools(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+        self.joined.as_ref().map_or(&self.of_agent.own, |joined| &joined.own).iter().chain(&self.of_skills)
+    }
+
+    /// Adds tools that the run answers itself.
+    pub(super) fn add_own(&mut self, tools: impl Iterator<Item = Arc<ToolDefinition>>) {
+        self.of_skills.extend(tools);
     }
 
     /// All of the server's, ready to be called.
@@ -89,7 +96,7 @@ impl Selected {
 
     /// The tools that the run answers itself. Where one has the name of a server's tool, it is not offered.
     pub(super) fn own(&self) -> Vec<Arc<ToolDefinition>> {
-        self.own_tools().clone()
+        self.own_tools().cloned().collect()
     }
 
     /// Refuses what a tool would have to tell its service of the caller and cannot, because it is too long.
@@ -107,12 +114,13 @@ impl Selected {
     }
 
     /// Whether there is any tool.
-    fn is_empty(&self) -> bool {
-        self.all().is_empty() && self.own_tools().is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        self.all().is_empty() && self.own_tools().next().is_none()
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.all().has(name) || self.own_tools().iter().any(|tool| tool.name == name)
+    /// Whether it has a tool of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.all().has(name) || self.own_tools().any(|tool| tool.name == name)
     }
 
     /// Refuses patterns that lead to no tool.
@@ -147,7 +155,7 @@ impl Selected {
             }
             ToolChoice::Function(name) if !self.has(name) && !is_clients(name) => {
                 let clients = new.client_tools.iter().map(|tool| tool.name.as_str());
-                let own = self.own_tools().iter().map(|tool| tool.name.as_str());
+                let own = self.own_tools().map(|tool| tool.name.as_str());
                 let near = nearest(name, self.all().names().chain(own).chain(clients));
                 let hint = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
                 format!("there is no tool named {name:?}{hint}")

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
+use crate::agent::admission::told::Given;
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
@@ -21,7 +22,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Conversation, Limits, Message, Role, RunSpec};
+use crate::types::{Conversation, Limits, Role, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -63,18 +64,25 @@ impl Admission {
                 Some((asked, listed))
             }
         };
+        let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
+        let skills = self.skills(asked_for, (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
+        let given =
+            Given { new, session, resolved: &resolved, selected: &selected, generation, skills: skills.as_deref() };
+        let told = self.told(given).await?;
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
+        (spec.system, spec.prompt) = (told.system, told.prompt);
         (spec.policy, spec.hooks) = (policy, hooks);
         if let Some((asked, listed)) = listed {
-            named::note(&mut spec, asked, listed, new);
+            named::note(&mut spec, asked, listed);
         }
         spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
         spec.warnings.extend(warnings);
+        spec.warnings.extend(told.warnings);
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
@@ -105,7 +113,7 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     })
 }
 
-/// The specification of a run whose context is not estimated yet.
+/// The specification of a run that is told nothing yet, and whose context is not estimated.
 fn pinned(
     new: &NewRun,
     session: Option<&Session>,
@@ -134,7 +142,8 @@ fn pinned(
         upstream,
         upstream_model: model_name,
         fallbacks: models::pinned(fallbacks, most_output),
-        system: system_of(&settings, new),
+        system: Vec::new(),
+        prompt: None,
         history_len: session.map_or(0, |session| session.message_count),
         view: None,
         input: requested(&new.id, 0, new.messages.clone()),
@@ -168,14 +177,8 @@ fn pinned(
     })
 }
 
-/// What the agent and the request tell the model before the conversation.
-fn system_of(settings: &AgentConfig, new: &NewRun) -> Vec<Message> {
-    let of_agent = settings.system.iter().map(|text| Message::text(Role::System, text));
-    of_agent.chain(new.system.iter().cloned()).collect()
-}
-
 /// Whether a request is the first of its conversation.
-fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
     let is_new = session.is_none_or(|session| session.message_count == 0);
     is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }

@@ -226,6 +226,7 @@ impl Admission {
         };
         let generation = self.generation_of(new);
         let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
+        self.seed_files(&spec).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {
@@ -238,7 +239,7 @@ impl Admission {
     }
 
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
-    fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
+    pub(super) fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
         let history = run_memory::of_stored(session.map_or(0, |session| session.bytes));
         let bytes = history.saturating_add(run_memory::size(new.system.iter().chain(&new.messages)));
         drop(new.memory.take_run());
@@ -375,7 +376,7 @@ async fn without_slot(account: Option<Account>, error: StartError) -> StartError
 }
 
 /// Refuses results of tool calls that no run waits for.
-fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
+pub(super) fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
     if new.answers_from == 0 && !new.answered.is_empty() {
         let message = "no run waits for the results of these tool calls".to_owned();
         return Err(StartError::Invalid { field: Field::Message(0), message });

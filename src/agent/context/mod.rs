@@ -6,6 +6,7 @@ pub(super) mod find_tools;
 pub mod fit;
 pub mod joined;
 pub(super) mod offer;
+pub mod prompt;
 pub mod recover;
 pub(super) mod request;
 pub mod screen;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::agent::context::fit::shown::Shown;
+use crate::agent::context::prompt::place::placed;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
 use crate::guard::question;
@@ -35,10 +36,9 @@ pub fn model_request(
     let spec = run.spec();
     let prompts = if closing.is_some() { vec![CLOSE.to_owned()] } else { run.prompts() };
     let prompts = prompts.iter().map(|text| Message::text(Role::User, text));
-    let conversation = match shown.filter(|shown| run.view().is_some_and(|view| shown.is_of(view))) {
-        Some(shown) => shown.with(run.messages()).after(&spec.system).then(prompts),
-        None => history.clone().after(&spec.system).then(run.messages().iter().cloned().chain(prompts)),
-    };
+    let shown = shown.filter(|shown| run.view().is_some_and(|view| shown.is_of(view)));
+    let shown = shown.map(|shown| shown.with(run.messages()));
+    let conversation = placed(spec, (history, shown), run.messages(), prompts);
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {

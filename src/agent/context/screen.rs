@@ -70,7 +70,7 @@ fn scan(message: &Message) -> impl Iterator<Item = InputPattern> + use<> {
 }
 
 /// The texts of a message, a line or more for each.
-fn texts(message: &Message) -> String {
+pub fn texts(message: &Message) -> String {
     let Ok(parts) = message_parts(message) else { return String::new() };
     let of_result = |part: &Part| part.as_result().map(|result| lines(&result.parts).into_owned());
     let texts = parts.list.iter().filter_map(|part| part.as_text().map(str::to_owned).or_else(|| of_result(part)));

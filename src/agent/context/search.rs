@@ -1,6 +1,6 @@
-//! Finds tools by words: the best of many by what their definitions say (Okapi BM25).
+//! Finds tools, and other texts, by words: the best of many by what they say (Okapi BM25).
 //!
-//! The same definitions and the same words give the same tools in the same order, at every replica.
+//! The same texts and the same words give the same places in the same order, at every replica.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,24 +17,24 @@ const LENGTH_NORM: f64 = 0.75;
 const NAME: u32 = 4;
 const DESCRIPTION: u32 = 2;
 const PARAMETER: u32 = 1;
-/// Most words of a definition that count: a long one must not fill the index.
+/// Most words of a text that count: a long one must not fill the index.
 const MAX_WORDS: usize = 400;
 /// Longest word that counts, in bytes.
 const MAX_WORD: usize = 40;
 /// How deep parameters are looked for in a schema.
 const MAX_DEPTH: usize = 4;
-/// Words that tell no tool from another.
+/// Words that tell no text from another.
 const STOP_WORDS: [&str; 24] = [
     "a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "i", "in", "is", "it", "of", "on", "or", "that",
     "the", "this", "to", "tool", "use", "with",
 ];
 
-/// The words of definitions, and where they stand.
+/// The words of texts, and where they stand.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Where each word occurs: the tool's place, and how often, by what it says there.
+    /// Where each word occurs: the text's place, and how often, by what it says there.
     places: HashMap<String, Vec<(u32, u32)>>,
-    /// How many words each tool has.
+    /// How many words each text has.
     lengths: Vec<f64>,
     mean_length: f64,
 }
@@ -42,9 +42,21 @@ pub struct Index {
 impl Index {
     /// The index over these definitions, in their order.
     pub fn of<'d>(tools: impl IntoIterator<Item = &'d Arc<ToolDefinition>>) -> Self {
+        Self::of_weighed(tools.into_iter().map(weighed))
+    }
+
+    /// The index over these texts, in their order: of each the parts, and how much a word of each part says.
+    pub fn of_texts<'t, P: IntoIterator<Item = (&'t str, u32)>>(texts: impl IntoIterator<Item = P>) -> Self {
+        Self::of_weighed(texts.into_iter().map(|parts| {
+            let mut all = Weighed::default();
+            parts.into_iter().for_each(|(text, weight)| all.add(text, weight));
+            all.words
+        }))
+    }
+
+    fn of_weighed(all: impl Iterator<Item = BTreeMap<String, u32>>) -> Self {
         let (mut places, mut lengths): (HashMap<String, Vec<(u32, u32)>>, _) = (HashMap::new(), Vec::new());
-        for (place, tool) in (0_u32..).zip(tools) {
-            let words = weighed(tool);
+        for (place, words) in (0_u32..).zip(all) {
             lengths.push(words.values().map(|count| f64::from(*count)).sum::<f64>());
             for (word, count) in words {
                 places.entry(word).or_default().push((place, count));
@@ -55,7 +67,7 @@ impl Index {
         Self { places, lengths, mean_length }
     }
 
-    /// The places of the tools that fit best, the best first. Of two that fit alike the earlier one comes first.
+    /// The places of the texts that fit best, the best first. Of two that fit alike the earlier one comes first.
     pub fn find(&self, query: &str, most: usize) -> Vec<usize> {
         let mut scores: BTreeMap<u32, f64> = BTreeMap::new();
         let mut words = words(query);
@@ -72,14 +84,14 @@ impl Index {
         ranked.into_iter().take(most).map(|(place, _)| place as usize).collect()
     }
 
-    /// What a word weighs that so many tools have.
-    fn rarity(&self, tools: usize) -> f64 {
+    /// What a word weighs that so many texts have.
+    fn rarity(&self, texts: usize) -> f64 {
         let count = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
-        let (all, with) = (count(self.lengths.len()), count(tools));
+        let (all, with) = (count(self.lengths.len()), count(texts));
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// How much it says that a word occurs so often in a tool's definition.
+    /// How much it says that a word occurs so often in a text.
     fn frequency(&self, place: u32, count: u32) -> f64 {
         let length = self.lengths.get(place as usize).copied().unwrap_or(self.mean_length) / self.mean_length.max(1.0);
         let count = f64::from(count);
@@ -87,26 +99,35 @@ impl Index {
     }
 }
 
-/// The words of a definition, and how much each says.
-fn weighed(tool: &ToolDefinition) -> BTreeMap<String, u32> {
-    let mut all = BTreeMap::new();
-    let mut left = MAX_WORDS;
-    let mut add = |text: &str, weight: u32| {
+/// Words, and how much each says.
+#[derive(Default)]
+struct Weighed {
+    words: BTreeMap<String, u32>,
+    count: usize,
+}
+
+impl Weighed {
+    fn add(&mut self, text: &str, weight: u32) {
         for word in words(text) {
-            if left == 0 {
+            if self.count == MAX_WORDS {
                 return;
             }
-            left -= 1;
-            *all.entry(word).or_insert(0) += weight;
+            self.count += 1;
+            *self.words.entry(word).or_insert(0) += weight;
         }
-    };
-    add(&tool.name, NAME);
-    add(tool.description.as_deref().unwrap_or_default(), DESCRIPTION);
+    }
+}
+
+/// The words of a definition, and how much each says.
+fn weighed(tool: &Arc<ToolDefinition>) -> BTreeMap<String, u32> {
+    let mut all = Weighed::default();
+    all.add(&tool.name, NAME);
+    all.add(tool.description.as_deref().unwrap_or_default(), DESCRIPTION);
     let schema = tool.parameters.as_ref().and_then(|json| serde_json::from_str::<Value>(json.get()).ok());
     if let Some(schema) = &schema {
-        add_parameters(schema, MAX_DEPTH, &mut |text| add(text, PARAMETER));
+        add_parameters(schema, MAX_DEPTH, &mut |text| all.add(text, PARAMETER));
     }
-    all
+    all.words
 }
 
 /// The names of parameters and what is said of them.
@@ -139,10 +160,28 @@ fn words(text: &str) -> Vec<String> {
 
 fn finish(word: &mut String, all: &mut Vec<String>) {
     let word = std::mem::take(word);
+    if word.chars().any(is_unspaced) {
+        return add_pairs(&word, all);
+    }
     if word.is_empty() || word.len() > MAX_WORD || STOP_WORDS.contains(&word.as_str()) {
         return;
     }
     all.push(stem(word));
+}
+
+/// Whether a script is one that writes words without spaces between them: Chinese, Japanese, Thai, Lao, Khmer or Burmese.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// The pairs of neighbours in a text without spaces, which stand for its words.
+fn add_pairs(text: &str, all: &mut Vec<String>) {
+    let letters: Vec<char> = text.chars().collect();
+    match letters.as_slice() {
+        [one] => all.push(one.to_string()),
+        letters => all.extend(letters.windows(2).map(|pair| pair.iter().collect::<String>())),
+    }
 }
 
 /// The word without the endings that English gives it in sentences: enough to match a verb or a plural.
@@ -236,6 +275,7 @@ mod tests {
             ["run", "run", "run", "repository", "repository", "box"]
         );
         assert_eq!(words("Straße Ünïcode 日本"), ["straß", "ünïcod", "日本"]);
+        assert_eq!(words("我喜欢茶 木"), ["我喜", "喜欢", "欢茶", "木"], "words stand without spaces there");
         assert!(words(&"x".repeat(9_000)).is_empty());
     }
 

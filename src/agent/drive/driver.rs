@@ -87,7 +87,7 @@ impl Driver {
     /// Counts the memory that the conversation takes by now.
     pub(in crate::agent) fn count_memory(&mut self) {
         let run = self.recorder.run();
-        self.memory.count(conversation_size(&run.spec().system, &self.history, run.messages()));
+        self.memory.count(conversation_size(run.spec().told(), &self.history, run.messages()));
     }
 
     /// Applies the commands that arrived since the last look.

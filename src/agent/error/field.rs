@@ -46,6 +46,8 @@ pub enum Field {
     Server(usize, &'static str),
     /// A member of a decision about a call, counted from 0.
     Approval(usize, &'static str),
+    /// A layer of the request's prompt, counted from 0.
+    Layer(usize),
     /// The member of this name.
     Member(&'static str),
 }

@@ -14,6 +14,7 @@ mod wake;
 
 use std::sync::Arc;
 
+use crate::agent::documents::Documents;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -36,6 +37,7 @@ pub struct Launcher {
     pub(super) offers: Offers,
     pub(super) generations: Arc<Generations>,
     pub(super) sessions: Arc<Sessions>,
+    pub(super) documents: Arc<Documents>,
     pub(super) limits: Arc<Limits>,
     pub(super) ownership: Arc<Ownership>,
     pub(super) active: Arc<Active>,

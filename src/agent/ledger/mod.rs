@@ -4,6 +4,7 @@
 
 pub(super) mod callback;
 pub(super) mod claim;
+pub mod collection;
 pub(super) mod commits;
 pub(super) mod document;
 pub(super) mod due;

@@ -14,6 +14,7 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::agent::error::{StorageError, unavailable};
+use crate::agent::ledger::collection::{Collection, CollectionHead};
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
@@ -233,7 +234,7 @@ impl Ledger {
     pub(in crate::agent) async fn stored(&self, tenant: &Tenant) -> Result<u64, Unavailable> {
         let partition = keys::tenant_partition(tenant);
         let mut sum = 0_u64;
-        for prefix in [keys::RUNS, keys::SESSIONS, keys::OFFERS] {
+        for prefix in [keys::RUNS, keys::SESSIONS, keys::OFFERS, keys::COLLECTIONS] {
             let scan = Scan { prefix: prefix.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
             let mut pages = pin!(scan_pages(&*self.store, &partition, scan));
             while let Some(page) = pages.try_next().await? {
@@ -268,6 +269,12 @@ impl Ledger {
             let found = self.store.get(&keys::session_partition(tenant, &id), &keys::session()).await?;
             let Some(found) = found else { return Ok(0) };
             return Ok(decode::<Session>(&found.value)?.bytes + found.value.len() as u64);
+        }
+        if key.starts_with(keys::COLLECTIONS) {
+            let collection: Collection = decode(&entry.value)?;
+            let head = self.store.get(&collection.partition(tenant), &collection.head()).await?;
+            let head: Option<CollectionHead> = head.map(|head| decode(&head.value)).transpose()?;
+            return Ok(head.map_or(0, |head| head.stored()));
         }
         decode(&entry.value)
     }

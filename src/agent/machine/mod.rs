@@ -9,6 +9,7 @@ mod beside;
 mod between;
 pub mod budget;
 mod calls;
+pub mod ceiling;
 mod elapsed;
 mod ending;
 mod fallback;

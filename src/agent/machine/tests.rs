@@ -58,6 +58,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         metadata: std::collections::BTreeMap::new(),
         context_window: 128_000,
         max_output_tokens: 8_192,
+        prompt: None,
         hedge_after_ms: None,
         guards: Arc::default(),
         guarded: Vec::new(),

@@ -32,7 +32,7 @@ pub struct Fork {
 }
 
 impl Sessions {
-    /// Makes a new session of another's first messages. It inherits the agent, metadata, time to live and what is left
+    /// Makes a new session of another's first messages. It inherits the agent, metadata, layers, time to live and what is left
     /// of the budgets; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
@@ -56,6 +56,7 @@ impl Sessions {
             ttl_s: source.ttl_s,
             token_budget: source.token_budget.map(|budget| left(budget, source.usage.total())),
             cost_budget: source.cost_budget.map(|budget| Micros(left(budget.0, source.cost.0))),
+            layers: source.layers.clone(),
             context: source.context.as_ref().and_then(|context| context.of_first(at)).map(Box::new),
             ..Session::new(fork.id.unwrap_or_else(SessionId::mint))
         };

@@ -3,6 +3,7 @@
 pub(super) mod delete;
 pub mod fork;
 pub(super) mod history;
+pub mod layers;
 pub mod list;
 pub mod snapshot;
 pub(super) mod write;

@@ -16,6 +16,7 @@ use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
 use crate::agent::ledger::stored;
 use crate::agent::machine::budget::signed;
 use crate::agent::session::Sessions;
+use crate::agent::session::layers::layer_bytes;
 use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
 use crate::types::Tenant;
 use crate::types::session::{Digest, Session};
@@ -86,7 +87,8 @@ impl Draft<'_> {
     }
 
     async fn finish(&mut self, page: Vec<Bytes>) -> Result<Versioned, LookupError> {
-        self.count(stored::of_new_session(weight(&page))).await?;
+        let layers = layer_bytes(&self.session);
+        self.count(stored::of_new_session(weight(&page) + layers)).await?;
         let tx = self.begin();
         let tx = self.append(tx, page);
         let session = &self.session;

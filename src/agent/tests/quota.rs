@@ -38,6 +38,7 @@ pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
         request_mcp: false,
         quota,
         policy: std::sync::Arc::default(),
+        layers: [].into(),
     }])
 }
 

@@ -21,7 +21,9 @@ use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
-use crate::config::{AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, ModelConfig, Models};
+use crate::config::{
+    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, PromptConfig, SkillsConfig,
+};
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
 use crate::llm::health::Health;
@@ -105,12 +107,16 @@ pub(super) struct TestAgentBuilder {
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
+    memory: Option<MemoryConfig>,
+    skills: SkillsConfig,
     quotas: Quotas,
     hooks: Vec<HookConfig>,
     retention: Option<Retention>,
     approval: ApprovalTerms,
     guards: Option<Guards>,
     windowed: Option<(Arc<Windowed>, u64)>,
+    system: Option<String>,
+    prompt: PromptConfig,
 }
 
 impl TestAgentBuilder {
@@ -122,6 +128,11 @@ impl TestAgentBuilder {
     /// What its runs are held to.
     pub(super) fn guards(self, guards: Guards) -> Self {
         Self { guards: Some(guards), ..self }
+    }
+
+    /// What its prompts have beside these instructions.
+    pub(super) fn prompt(self, system: &str, prompt: PromptConfig) -> Self {
+        Self { system: Some(system.to_owned()), prompt, ..self }
     }
 
     /// Has it ask this model instead, which it believes to take so many tokens.
@@ -175,6 +186,16 @@ impl TestAgentBuilder {
         Self { own_tools, ..self }
     }
 
+    /// How much its memories may have.
+    pub(super) fn memory(self, memory: MemoryConfig) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// What it knows how to do.
+    pub(super) fn skills(self, skills: SkillsConfig) -> Self {
+        Self { skills, ..self }
+    }
+
     /// What its keys may take.
     pub(super) fn quotas(self, quotas: Quotas) -> Self {
         Self { quotas, ..self }
@@ -220,8 +241,8 @@ impl TestAgentBuilder {
             catalog: with_spares(
                 asked,
                 (
-                    (None, self.hedge_after, self.approval),
-                    (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut)),
+                    (self.system.as_deref(), self.hedge_after, self.approval),
+                    (self.rules.unwrap_or_else(unguarded), self.guards.unwrap_or_else(uncut), self.prompt),
                 ),
                 behind.into_iter().zip(configs),
                 self.windowed.as_ref().map_or(200_000, |(_, window)| *window),
@@ -229,6 +250,8 @@ impl TestAgentBuilder {
             health: health.clone(),
             tools: Arc::new(Registry::new(tools).unwrap().into()),
             own_tools: self.own_tools,
+            memory: self.memory,
+            skills: self.skills,
             quotas: self.quotas,
             hooks: Hooks::new(&self.hooks, hooks::client).unwrap(),
             ..Generation::default()
@@ -258,7 +281,8 @@ fn uncut() -> Guards {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, ((system, None, ApprovalTerms::default()), (unguarded(), Guards::default())), [], 200_000)
+    let rules = (unguarded(), Guards::default(), PromptConfig::default());
+    with_spares(model, ((system, None, ApprovalTerms::default()), rules), [], 200_000)
 }
 
 /// Rules by which a model may call the same tool again and again, and is sent all that was said.
@@ -272,7 +296,7 @@ type Terms<'a> = (Option<&'a str>, Option<Duration>, ApprovalTerms);
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
-    ((system, hedge_after, approval), (rules, guards)): (Terms<'_>, (LoopRules, Guards)),
+    ((system, hedge_after, approval), (rules, guards, prompt)): (Terms<'_>, (LoopRules, Guards, PromptConfig)),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
     window: u64,
 ) -> Catalog {
@@ -313,6 +337,7 @@ fn with_spares(
         policy: Arc::default(),
         approval,
         guards: Arc::new(guards),
+        prompt: Arc::new(prompt),
     };
     let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)

@@ -16,6 +16,7 @@ fn two_tenants() -> Router {
         request_mcp: false,
         quota: QuotaConfig::default(),
         policy: std::sync::Arc::default(),
+        layers: [].into(),
     };
     router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default(), MetricsAccess::Key)
 }
@@ -206,4 +207,57 @@ async fn no_session_is_called_import() {
     let (status, body) = post(&router, "one", "/v1/sessions", json!({"id": "import"})).await;
     assert_eq!((status, &body["error"]["param"]), (400, &json!("id")));
     assert_eq!(get(&router, "one", "/v1/sessions/import").await.0, 405);
+}
+
+/// Row T18: layers of a session over HTTP.
+#[tokio::test]
+async fn layers_come_over_http() {
+    let router = two_tenants();
+    post(&router, "one", "/v1/sessions", json!({"id": "s"})).await;
+    let path = "/v1/sessions/s/layers/tone";
+    let with = |header: &'static str, value: &'static str, text: &str| {
+        let body = Body::from(json!({"text": text}).to_string());
+        let request = Request::builder().method(Method::PUT).uri(path).header("x-api-key", "one").header(header, value);
+        request.header("content-type", "application/json").body(body).unwrap()
+    };
+    let put = |body: Value| call(&router, "one", Method::PUT, path, body);
+    let (status, made) =
+        put(json!({"text": "Be kind.", "priority": 20, "tags": ["system", "x"], "stable": false})).await;
+    assert_eq!((status, &made["version"], &made["object"]), (200, &json!(1), &json!("session.layer")));
+    assert_eq!((&made["priority"], &made["merge"], &made["stable"]), (&json!(20), &json!("replace"), &json!(false)));
+    let (status, _) = send(&router, with("if-none-match", "*", "x")).await;
+    assert_eq!(status.as_u16(), 409);
+    let (status, body) = send(&router, with("if-match", "\"7\"", "x")).await;
+    assert_eq!((status.as_u16(), &body["error"]["code"]), (409, &json!("version_conflict")));
+    let (status, body) = send(&router, with("if-match", "seven", "x")).await;
+    assert_eq!((status.as_u16(), &body["error"]["param"]), (400, &json!("if-match")));
+    let (status, changed) = send(&router, with("if-match", "\"1\"", "Be short.")).await;
+    assert_eq!((status.as_u16(), &changed["version"], &changed["priority"]), (200, &json!(2), &json!(50)));
+    assert_eq!(get(&router, "one", path).await, (200, changed.clone()));
+    assert_eq!(get(&router, "one", "/v1/sessions/s/layers").await.1["data"], json!([changed]));
+    for (body, param) in [
+        (json!({}), "text"),
+        (json!({"text": "x".repeat(16_385)}), "text"),
+        (json!({"text": "x", "priority": 1_001}), "priority"),
+        (json!({"text": "x", "tags": ["a b"]}), "tags"),
+        (json!({"text": "x", "merge": "mix"}), "merge"),
+        (json!({"text": "x", "colour": 1}), "colour"),
+    ] {
+        let (status, refused) = put(body).await;
+        assert_eq!((status, refused["error"]["param"].as_str()), (400, Some(param)), "{refused}");
+    }
+    let (status, body) = call(&router, "one", Method::PUT, "/v1/sessions/s/layers/a%20b", json!({"text": "x"})).await;
+    assert_eq!((status, &body["error"]["param"]), (400, &json!("name")));
+    let exported = get(&router, "one", "/v1/sessions/s/export").await.1;
+    let imported =
+        json!({"id": "t", "object": exported["object"], "version": 1, "session": exported["session"], "messages": []});
+    assert_eq!(post(&router, "one", "/v1/sessions/import", imported).await.0, 201);
+    assert_eq!(get(&router, "one", "/v1/sessions/t/layers/tone").await.1["text"], "Be short.");
+    for (tenant, session) in [("two", "s"), ("one", "nowhere")] {
+        let (status, body) = get(&router, tenant, &format!("/v1/sessions/{session}/layers/tone")).await;
+        assert_eq!((status, &body["error"]["code"]), (404, &json!("session_not_found")));
+    }
+    assert_eq!(call(&router, "one", Method::DELETE, path, Value::Null).await.0, 200);
+    let (status, body) = call(&router, "one", Method::DELETE, path, Value::Null).await;
+    assert_eq!((status, &body["error"]["code"]), (404, &json!("layer_not_found")));
 }

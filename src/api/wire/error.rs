@@ -68,6 +68,10 @@ error_codes! {
     ToolNotFound,
     /// There is no such session for this tenant.
     SessionNotFound,
+    /// There is no such document of this memory, or no such skill.
+    DocumentNotFound,
+    /// The session has no such layer.
+    LayerNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
     /// There is no such call that could be approved or answered.

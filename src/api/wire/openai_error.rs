@@ -51,7 +51,12 @@ pub struct Row {
 /// The table.
 #[must_use]
 pub fn row(code: ErrorCode) -> Row {
-    let (status, r#type, code) = match code {
+    let (status, r#type, code) = entry(code);
+    Row { status, r#type, code }
+}
+
+fn entry(code: ErrorCode) -> (u16, &'static str, &'static str) {
+    match code {
         ErrorCode::MalformedRequest => (400, "invalid_request_error", "malformed_request"),
         ErrorCode::InvalidJson => (400, "invalid_request_error", "invalid_json"),
         ErrorCode::InvalidValue => (400, "invalid_request_error", "invalid_value"),
@@ -72,6 +77,8 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::AgentNotFound => (404, "invalid_request_error", "agent_not_found"),
         ErrorCode::ToolNotFound => (404, "invalid_request_error", "tool_not_found"),
         ErrorCode::SessionNotFound => (404, "invalid_request_error", "session_not_found"),
+        ErrorCode::DocumentNotFound => (404, "invalid_request_error", "document_not_found"),
+        ErrorCode::LayerNotFound => (404, "invalid_request_error", "layer_not_found"),
         ErrorCode::RunNotFound => (404, "invalid_request_error", "run_not_found"),
         ErrorCode::CallNotFound => (404, "invalid_request_error", "call_not_found"),
         ErrorCode::UnknownUrl => (404, "invalid_request_error", "unknown_url"),
@@ -108,8 +115,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::StoreUnavailable => (503, "server_error", "store_unavailable"),
         ErrorCode::Draining => (503, "server_error", "draining"),
         ErrorCode::UpstreamTimeout => (504, "provider_error", "provider_timeout"),
-    };
-    Row { status, r#type, code }
+    }
 }
 
 /// Whether a message says something of the value at fault without naming it.

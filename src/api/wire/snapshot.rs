@@ -7,15 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::agent::session::layers::{MOST_LAYER_BYTES, MOST_LAYERS};
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
+use crate::api::wire::layer::{NamedLayer, checked};
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::write_json;
 use crate::types::json::{MAX_NUMBER, is_default};
-use crate::types::session::Session;
+use crate::types::session::{Session, SessionLayer};
 use crate::types::usage::MAX_USD;
 use crate::types::{Message, Micros, SessionId, Usage};
 
@@ -72,6 +74,10 @@ pub struct SnapshotObject {
     pub cost_usd: f64,
     /// Runs that ended in it.
     pub runs: u64,
+    /// Layers of its prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 32)]
+    pub layers: Vec<NamedLayer>,
 }
 
 /// Tokens in a snapshot.
@@ -178,6 +184,7 @@ impl SnapshotObject {
             usage: self.usage.into(),
             cost: Micros::from_usd(self.cost_usd),
             runs: self.runs,
+            layers: layers(self.layers, self.updated_ms)?,
             ..Session::new(id)
         })
     }
@@ -197,8 +204,19 @@ impl From<&Session> for SnapshotObject {
             usage: session.usage.into(),
             cost_usd: session.cost.as_usd(),
             runs: session.runs,
+            layers: session.layers.iter().map(|layer| NamedLayer::from(&layer.layer)).collect(),
         }
     }
+}
+
+/// Layers as a session begins with them.
+fn layers(layers: Vec<NamedLayer>, updated_ms: u64) -> Result<Vec<SessionLayer>, WireError> {
+    let layers = checked(layers, MOST_LAYERS)?;
+    let bytes: usize = layers.iter().map(|layer| layer.text.len()).sum();
+    if bytes > MOST_LAYER_BYTES {
+        return Err(WireError::invalid("layers", format!("may have {MOST_LAYER_BYTES} bytes together")));
+    }
+    Ok(layers.into_iter().map(|layer| SessionLayer { layer, version: 1, updated_ms }).collect())
 }
 
 impl From<Usage> for SnapshotUsage {

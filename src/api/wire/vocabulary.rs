@@ -8,6 +8,7 @@ use crate::types::approval::ApprovalMode;
 use crate::types::context::Compaction;
 use crate::types::guard::InputMode;
 use crate::types::policy::Mode;
+use crate::types::prompt::{Channel, Merge, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, RunStatus, StopReason};
 
@@ -57,6 +58,12 @@ vocabulary! {
     OnUnknownOutcomeText of OnUnknownOutcome: Fail, Ask, TellModel;
     /// How what is left out of a conversation is replaced.
     CompactionText of Compaction: Auto, Llm, Local, Truncate, Off;
+    /// Which sections of a prompt the server writes.
+    PromptModeText of PromptMode: None, Minimal, Full;
+    /// How answers are written.
+    ChannelText of Channel: Plain, Markdown, Html;
+    /// What becomes of an earlier layer of the same name.
+    MergeText of Merge: Replace, Add;
     /// What becomes of tool calls that no rule names.
     ModeText of Mode: Allow, ReadOnly, WorkspaceWrite, AskWrites, Prompt, Deny;
     /// What a run does while a call needs an approval.

@@ -54,6 +54,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         policy: Layer { owner: LayerOwner::Agent, ..Layer::default() }.into(),
         approval: ApprovalTerms::default(),
         guards: Arc::default(),
+        prompt: Arc::default(),
     };
     assert_eq!(settings.agents["small"], expected);
     assert_eq!(settings.agents["default"].limits.max_iterations, 200);

@@ -8,7 +8,8 @@ fn default_agent() -> (String, String) {
     let without_guard = "agents.default.loop_guard.enabled = false";
     let told = format!("{:#?}", load(without_guard).agents);
     let (head, tail) = told.split_once("limits: ").unwrap();
-    (head.trim_end().to_owned(), tail.to_owned())
+    let (tail, _prompt) = tail.split_once("prompt: ").unwrap();
+    (head.trim_end().to_owned(), tail.trim_end().to_owned())
 }
 
 #[test]
@@ -62,6 +63,17 @@ fn nothing_written_declares_the_default_agent() {
                         timeout_ms: 120000,
                     },
                 },
+                memory: MemoryRules {
+                    scope: AgentAndUser,
+                    recalls: false,
+                    most: 5,
+                    most_chars: 2000,
+                },
+                files: AgentFiles {
+                    shared: [],
+                    of_user: [],
+                },
+                skills: [],
             },
             trace_content: true,
     "#);
@@ -105,7 +117,11 @@ fn the_default_agent_has_bounds() {
                 },
                 guardrails: [],
             },
-        },
-    }
     "#);
+}
+
+#[test]
+fn the_default_agent_adds_nothing_to_its_prompts() {
+    let prompt = &load("").agents["default"].prompt;
+    assert!(prompt.is_plain() && **prompt == crate::config::PromptConfig::default());
 }

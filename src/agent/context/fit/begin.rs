@@ -29,14 +29,18 @@ pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &Conve
     let is_same = |messages, beside_then| messages == count && beside_then == beside(spec, &spec.step_model());
     let anchor = known.anchor.filter(|anchor| view.from == 0 && is_same(anchor.messages, anchor.beside));
     spec.context_tokens = match anchor {
-        Some(anchor) => anchor.tokens.saturating_add(budget::estimate(weight(&spec.input))),
+        // What was told of the run before is in the anchor too: it counts in place of nothing, which errs on the safe side.
+        Some(anchor) => {
+            let of_run = spec.prompt.as_ref().and_then(|prompt| prompt.of_run.as_ref()).map_or(0, Message::weight);
+            anchor.tokens.saturating_add(budget::estimate(of_run + weight(&spec.input)))
+        }
         None if view.is_whole() => {
-            budget::estimate(weight(&spec.system) + history.weight() + weight(&spec.input) + offered)
+            budget::estimate(spec.told_weight() + history.weight() + weight(&spec.input) + offered)
         }
         None => {
             let shown = Shown::of(&view, &spec.rules.context.pruning, history, &spec.input);
             let shown: usize = shown.with(&spec.input).weight();
-            budget::estimate(weight(&spec.system) + shown + offered)
+            budget::estimate(spec.told_weight() + shown + offered)
         }
     };
     spec.view = (!view.is_whole()).then(|| Arc::new(view));
@@ -47,7 +51,7 @@ pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &Conve
 pub fn least(spec: &RunSpec, beside: usize) -> u64 {
     let asked = spec.input.iter().rposition(|message| message.role == Role::User);
     let asked = asked.or(spec.input.len().checked_sub(1)).map_or(0, |place| spec.input[place].weight());
-    budget::estimate(weight(&spec.system) + beside + asked)
+    budget::estimate(spec.told_weight() + beside + asked)
 }
 
 fn weight(messages: &[Message]) -> usize {

@@ -154,7 +154,7 @@ fn effect(driver: &Driver, call: &ToolCall) -> Result<Effect, String> {
     if !is_own {
         return driver.tools.check(call).map(|checked| checked.effect);
     }
-    let own = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name);
+    let own = driver.generation.own_tool(&call.name);
     let own = own.ok_or_else(|| format!("The tool `{}` is no longer available. Go on without it.", call.name))?;
     driver.tools.check_own(call).map(|()| own.effect())
 }

@@ -25,11 +25,11 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     if driver.recorder.run().spec().search.is_some() && call.name == find_tools::NAME {
         return find(driver, &call).await;
     }
-    if call.name == ASK_USER && !driver.generation.own_tools.iter().any(|tool| tool.definition().name == ASK_USER) {
+    if call.name == ASK_USER && driver.generation.own_tool(ASK_USER).is_none() {
         ask_nothing(driver, &call);
         return Ok(());
     }
-    let tool = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
+    let tool = driver.generation.own_tool(&call.name).cloned();
     let run = driver.recorder.run();
     let started = run.started(&call.id);
     let effect = tool.as_ref().map_or(Effect::Read, |tool| tool.effect()).max(started.unwrap_or(Effect::Read));

@@ -9,12 +9,11 @@ use crate::types::{Conversation, Event, Message};
 /// The conversation as it is now.
 pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {
     let run = driver.recorder.run();
-    let system: usize = run.spec().system.iter().map(Message::weight).sum();
     Subject::new(Given {
         messages: messages(&driver.history, run),
         view: run.view().unwrap_or(whole),
         rules: &run.spec().rules.context,
-        beside: system + driver.tools.offer(run.found_tools()).weight(),
+        beside: run.spec().told_weight() + driver.tools.offer(run.found_tools()).weight(),
         tokens: run.context_tokens(),
         most: run.most_context(),
         step: run.step() + 1,

@@ -43,6 +43,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         limits: LimitsPatch::default(),
         rules: RulesPatch::default(),
         guards: GuardsPatch::default(),
+        prompt: None,
         on_limit: None,
         on_conflict: OnConflict::Reject,
         options: options(),

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::agent::{GuardsPatch, LimitsPatch};
 use crate::api::wire::agent::context::ContextOptions;
 use crate::api::wire::agent::policy::{ApprovalOptions, PolicyOptions};
+use crate::api::wire::agent::prompt::PromptOptions;
 use crate::api::wire::agent::rules::{LoopGuardOptions, PlanningOptions, ReflectionOptions, ToolErrorOptions};
 use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
@@ -53,6 +54,9 @@ pub struct AgentOptions {
     /// How a conversation is shortened that grows too long.
     #[schema(value_type = Option<ContextOptions>)]
     pub context: Option<JsonObject<ContextOptions>>,
+    /// What its prompt has beside the agent's.
+    #[schema(value_type = Option<PromptOptions>)]
+    pub prompt: Option<JsonObject<PromptOptions>>,
     /// Stricter guards than the agent's.
     #[schema(value_type = Option<GuardOptions>)]
     pub guards: Option<JsonObject<GuardOptions>>,
@@ -70,6 +74,8 @@ pub struct AgentOptions {
     pub on_conflict: Option<OnConflict>,
     /// How long a run outlives its last reader, in milliseconds.
     pub reconnect_grace_ms: Option<u64>,
+    /// Whether to say what the run would be, in place of a run: nothing is called, stored or reserved.
+    pub dry_run: Option<bool>,
     /// Whether to answer at once with the run's id and go on without a reader.
     pub background: Option<bool>,
     /// What the stream shows beside text.

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agent::{Generation, NewRun};
 use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
-use crate::api::wire::agent::{policy, rules};
+use crate::api::wire::agent::{policy, prompt, rules};
 use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
@@ -211,6 +211,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         limits: agent.limits.unwrap_or_default().0.check()?,
         rules: rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection, agent.context)?,
         guards: agent.guards.unwrap_or_default().0.check()?,
+        prompt: prompt::read(agent.prompt)?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,

@@ -26,6 +26,8 @@ pub struct ResponseShape {
     pub include_report: bool,
     /// Whether to answer at once.
     pub background: bool,
+    /// Whether nothing is to run.
+    pub dry_run: bool,
 }
 
 impl ResponseShape {
@@ -47,6 +49,7 @@ impl ResponseShape {
             include_usage: options.and_then(|options| options.0.include_usage).unwrap_or(false),
             include_report: agent.include_report.unwrap_or(true),
             background: agent.background.unwrap_or(false),
+            dry_run: agent.dry_run.unwrap_or(false),
         }
     }
 }

@@ -1,0 +1,131 @@
+//! `/v1/sessions/{id}/layers/{name}`: layers of a session's prompts.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::agent::error::LayerError;
+use crate::api::auth::Caller;
+use crate::api::error::ApiError;
+use crate::api::extract::{JsonText, SessionPath, header_text};
+use crate::api::params::LayerHeaders;
+use crate::api::state::Api;
+use crate::api::wire::body::clip;
+use crate::api::wire::error::ErrorCode;
+use crate::api::wire::layer::{LayerObject, PutLayer, read_layer};
+use crate::api::wire::run::List;
+use crate::types::SessionId;
+
+/// That a layer is gone.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LayerDeletion {
+    /// The layer.
+    name: String,
+    /// `session.layer`.
+    object: &'static str,
+    /// `true`.
+    deleted: bool,
+}
+
+/// Puts a layer into a session's prompts, in the place of the one of its name.
+#[utoipa::path(
+    put, path = "/v1/sessions/{id}/layers/{name}", tag = "sessions", operation_id = "putSessionLayer",
+    params(SessionPath, ("name" = String, Path, description = "The layer"), LayerHeaders),
+    request_body = PutLayer,
+    responses((status = 200, description = "The layer", body = LayerObject)),
+)]
+pub async fn put(
+    State(api): State<Api>,
+    caller: Caller,
+    Path((id, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: JsonText,
+) -> Result<Response, ApiError> {
+    let layer = read_layer(&name, body.as_str()?)?;
+    let expected = expected(&headers)?;
+    let put = api.agent.sessions().put_layer(&caller.tenant, &session(&id)?, layer, expected).await?;
+    Ok(versioned(put.into()))
+}
+
+/// Reads a layer of a session's prompts.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/layers/{name}", tag = "sessions", operation_id = "getSessionLayer",
+    params(SessionPath, ("name" = String, Path, description = "The layer")),
+    responses((status = 200, description = "The layer", body = LayerObject)),
+)]
+pub async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let found = api.agent.sessions().layer(&caller.tenant, &session(&id)?, &name).await?;
+    Ok(versioned(found.into()))
+}
+
+/// Takes a layer out of a session's prompts.
+#[utoipa::path(
+    delete, path = "/v1/sessions/{id}/layers/{name}", tag = "sessions", operation_id = "deleteSessionLayer",
+    params(SessionPath, ("name" = String, Path, description = "The layer"), LayerHeaders),
+    responses((status = 200, description = "It is gone", body = LayerDeletion)),
+)]
+pub async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    Path((id, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    api.agent.sessions().delete_layer(&caller.tenant, &session(&id)?, &name, expected(&headers)?).await?;
+    Ok(axum::Json(LayerDeletion { name, object: "session.layer", deleted: true }).into_response())
+}
+
+/// Lists the layers of a session's prompts.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/layers", tag = "sessions", operation_id = "listSessionLayers",
+    params(SessionPath),
+    responses((status = 200, description = "All of them", body = List<LayerObject>)),
+)]
+pub async fn list(State(api): State<Api>, caller: Caller, SessionPath(id): SessionPath) -> Result<Response, ApiError> {
+    let session = api.agent.sessions().get(&caller.tenant, &id).await?.session;
+    let layers = session.layers.into_iter().map(LayerObject::from).collect();
+    Ok(axum::Json(List::new(layers, false, |layer: &LayerObject| layer.name.clone())).into_response())
+}
+
+fn session(id: &str) -> Result<SessionId, ApiError> {
+    let missing = || ApiError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(id)));
+    SessionId::parse(id).ok_or_else(missing)
+}
+
+/// The version that the caller wants to change; 0 for a layer that must not be there.
+fn expected(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    if let Some(none) = header_text(headers, "if-none-match")? {
+        let is_any = none.trim() == "*";
+        return is_any.then_some(Some(0)).ok_or_else(|| ApiError::invalid("if-none-match", "must be *"));
+    }
+    let Some(text) = header_text(headers, "if-match")? else { return Ok(None) };
+    let version = text.trim().trim_matches('"').parse().ok().filter(|version| *version > 0);
+    version.map(Some).ok_or_else(|| ApiError::invalid("if-match", "must be the version of a layer"))
+}
+
+/// A layer, with its version as the tag of the response.
+fn versioned(layer: LayerObject) -> Response {
+    let tag = HeaderValue::from_str(&format!("\"{}\"", layer.version));
+    let mut response = (StatusCode::OK, axum::Json(layer)).into_response();
+    if let Ok(tag) = tag {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+impl From<LayerError> for ApiError {
+    fn from(error: LayerError) -> Self {
+        let message = error.to_string();
+        match error {
+            LayerError::NotFound { .. } => Self::new(ErrorCode::LayerNotFound, message),
+            LayerError::Changed { .. } => Self::new(ErrorCode::VersionConflict, message).permanent(),
+            LayerError::TooMany(_) | LayerError::TooLong(_) => Self::invalid("text", message),
+            LayerError::Lookup(error) => error.into(),
+        }
+    }
+}
