@@ -113,11 +113,7 @@ pub fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
 }
 
 /// How much memory a run's conversation takes, about: what its model is told, the session's history and its own messages.
-pub fn conversation_size<'m>(
-    told: impl Iterator<Item = &'m Message>,
-    history: &Conversation,
-    own: &[Message],
-) -> u64 {
+pub fn conversation_size<'m>(told: impl Iterator<Item = &'m Message>, history: &Conversation, own: &[Message]) -> u64 {
     history.memory() as u64 + size(told) + size(own)
 }
 

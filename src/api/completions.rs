@@ -9,10 +9,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
-use crate::agent::{NewRun, Started};
 use crate::agent::error::StartError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::limits::left::SharedSession;
+use crate::agent::{NewRun, Started};
 use crate::api::auth::Caller;
 use crate::api::budget_headers::write_budgets;
 use crate::api::error::ApiError;

@@ -86,11 +86,7 @@ pub async fn delete(
     params(SessionPath),
     responses((status = 200, description = "All of them", body = List<LayerObject>)),
 )]
-pub async fn list(
-    State(api): State<Api>,
-    caller: Caller,
-    SessionPath(id): SessionPath,
-) -> Result<Response, ApiError> {
+pub async fn list(State(api): State<Api>, caller: Caller, SessionPath(id): SessionPath) -> Result<Response, ApiError> {
     let session = api.agent.sessions().get(&caller.tenant, &id).await?.session;
     let layers = session.layers.into_iter().map(LayerObject::from).collect();
     Ok(axum::Json(List::new(layers, false, |layer: &LayerObject| layer.name.clone())).into_response())

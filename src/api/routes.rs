@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, layers, metrics, models, questions, run_events, run_trace,
-    runs, session_copies, sessions, tool_results, tools, usage,
+    approvals, budget, completions, description, health, index, layers, metrics, models, questions, run_events,
+    run_trace, runs, session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 

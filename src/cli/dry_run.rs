@@ -151,13 +151,13 @@ fn text_of(message: &Value) -> String {
         return text.to_owned();
     }
     let parts = message["content"].as_array().into_iter().flatten();
-    let texts: Vec<_> = parts.map(|part| part["text"].as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
+    let texts: Vec<_> =
+        parts.map(|part| part["text"].as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
     if texts.is_empty() { message.to_string() } else { texts.join("\n") }
 }
 
 #[cfg(test)]
 mod tests {
-    use insta::assert_snapshot;
     use serde_json::json;
 
     use super::*;
@@ -168,7 +168,7 @@ mod tests {
         let dry: DryRun = serde_json::from_value(json!({
             "agent": "support", "model": "openai/m", "reveals_prompt": true, "price_known": false,
             "sections": [section("system", true), section("time", false)],
-            "messages": [{"role": "system", "content": "Be brief.\u001b[2J"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+            "messages": [{"role": "system", "content": "Be brief.\u{1b}[2J"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
             "tools": [{"name": "calculator", "description": null}],
             "tokens": {"instructions": 3, "of_run": 0, "history": 0, "input": 1, "tools": 50, "total": 54},
             "context": {"replaced_messages": 4, "limit_tokens": 1000, "would_compact": "llm"},
@@ -177,6 +177,22 @@ mod tests {
             "refused": "the key has used its budget", "warnings": ["a layer was left out"],
         }))
         .unwrap();
-        assert_snapshot!(dry.told());
+        let told = dry.told();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "agent support, model openai/m: nothing was called");
+        assert_eq!(lines[2], "SECTION  OWNER  PRIORITY  LASTS     CHARS  TOKENS");
+        assert_eq!(lines[4], "time     agent  10        this run  40     10");
+        for piece in [
+            "[system]\nBe brief.\u{fffd}[2J\n\n[user]\nHi\n",
+            "tools    calculator\n",
+            "tokens   about 54: instructions 3, of this run 0, history 0, input 1, tools 50; up to 1000 are sent\n",
+            "history  4 earlier messages left out\n",
+            "by llm\n",
+            "a call   at most 60 tokens in, 100 out, $0.0100\n",
+            "the run  at most 22 model calls, 9000 tokens, $1.5000, at a price that is a guess\n",
+            "warning  a layer was left out\nrefused  the key has used its budget\n",
+        ] {
+            assert!(told.contains(piece), "{piece}: {told}");
+        }
     }
 }

@@ -214,7 +214,8 @@ pub(super) fn read_layer(name: &str, section: &mut Section<'_>) -> Option<Prompt
     if !is_plain_name(name) {
         section.refuse_here(PLAIN_NAME);
     }
-    let text: Option<Text> = section.required("text", "What the model is told. Without any, an earlier layer of the name is left out.");
+    let text: Option<Text> =
+        section.required("text", "What the model is told. Without any, an earlier layer of the name is left out.");
     let Priority(priority) = section.key(
         "priority",
         "Where it stands, from 0 to 1000, lower numbers first; or `\"system\"` (10), `\"layer\"` (50), `\"context\"` (100).",
@@ -252,7 +253,11 @@ impl FromToml for Tag {
 
     fn read(value: &toml::Spanned<toml::de::DeValue<'_>>) -> Result<Self, Misread> {
         let tag = String::read(value)?;
-        if is_plain_name(&tag) { Ok(Self(tag)) } else { Err(Misread::new(value, "must be 1 to 64 of A-Z a-z 0-9 . _ -")) }
+        if is_plain_name(&tag) {
+            Ok(Self(tag))
+        } else {
+            Err(Misread::new(value, "must be 1 to 64 of A-Z a-z 0-9 . _ -"))
+        }
     }
 
     fn show(&self) -> String {

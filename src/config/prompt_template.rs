@@ -192,13 +192,13 @@ impl PromptTemplates {
     }
 
     pub(super) fn read(section: &mut Section<'_>, parent: &Self) -> Self {
-        let written = WRITTEN.iter().map(|(written, declared)| {
-            (*written, Template::read(section, declared, parent.of(*written)))
-        });
+        let written = WRITTEN
+            .iter()
+            .map(|(written, declared)| (*written, Template::read(section, declared, parent.of(*written))));
         let written = written.collect();
-        let channels = CHANNELS.iter().map(|(channel, declared)| {
-            (*channel, Template::read(section, declared, parent.of_channel(*channel)))
-        });
+        let channels = CHANNELS
+            .iter()
+            .map(|(channel, declared)| (*channel, Template::read(section, declared, parent.of_channel(*channel))));
         Self { written, channels: channels.collect() }
     }
 }

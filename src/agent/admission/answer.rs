@@ -282,9 +282,10 @@ fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
             "the run asks its model as the request that began it said: other parameters changed nothing",
         ),
     ];
-    let other_prompt = new.prompt.as_ref().is_some_and(|asked| {
-        Some(asked.digest()) != spec.prompt.as_ref().and_then(|prompt| prompt.asked)
-    });
+    let other_prompt = new
+        .prompt
+        .as_ref()
+        .is_some_and(|asked| Some(asked.digest()) != spec.prompt.as_ref().and_then(|prompt| prompt.asked));
     let keeps = "the run keeps the prompt that it began with: `agent.prompt` changed nothing";
     let shows = "the run shows the MCP servers that it named what the request that began it says: other headers changed nothing";
     let ignored = ignored.into_iter().chain([(named::differ(new, spec).headers, shows), (other_prompt, keeps)]);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::agent::admission::Admission;
 use crate::agent::admission::budget::begun;
 use crate::agent::admission::specify::Specified;
 use crate::agent::admission::start::refuse_unasked_results;
 use crate::agent::admission::told::of_agent;
-use crate::agent::admission::Admission;
 use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::model_request;
 use crate::agent::error::{Field, StartError};
@@ -93,7 +93,8 @@ impl Admission {
         let parts = (&history, shown.as_ref());
         let request = model_request(&run, parts, &tools, None, None, true, Instant::now());
         let (first_call, shortens) = first_step(&run);
-        let shown = shown.map_or(history.weight() + weight(run.messages()), |shown| shown.with(run.messages()).weight());
+        let shown =
+            shown.map_or(history.weight() + weight(run.messages()), |shown| shown.with(run.messages()).weight());
         let sizes = Sizes {
             system: weight(&spec.system),
             of_run: spec.told_weight() - weight(&spec.system),

@@ -116,9 +116,12 @@ fn written_for(given: Given<'_>) -> Result<Vec<Section>, StartError> {
 fn mode(config: &PromptConfig, asked: Option<&AskedPrompt>) -> Result<PromptMode, StartError> {
     match asked.and_then(|asked| asked.mode) {
         None => Ok(config.mode),
-        Some(mode) if mode == config.mode || (mode == PromptMode::Minimal && config.mode == PromptMode::Full) => Ok(mode),
+        Some(mode) if mode == config.mode || (mode == PromptMode::Minimal && config.mode == PromptMode::Full) => {
+            Ok(mode)
+        }
         Some(_) => {
-            let message = "a request may ask for `minimal` where the agent has `full`; leave it out for what the agent has";
+            let message =
+                "a request may ask for `minimal` where the agent has `full`; leave it out for what the agent has";
             Err(invalid("agent.prompt.mode", message.to_owned()))
         }
     }
@@ -171,7 +174,9 @@ fn layered(given: Given<'_>, written: Vec<Section>, warnings: &mut Vec<String>) 
     for SessionLayer { layer, .. } in session.iter().flat_map(|session| &session.layers) {
         if stack.put(SectionOwner::Session, layer).is_err() {
             let name = &layer.name;
-            warnings.push(format!("the layer {name:?} of the session was left out: the agent does not let sessions change it"));
+            warnings.push(format!(
+                "the layer {name:?} of the session was left out: the agent does not let sessions change it"
+            ));
         }
     }
     for (place, layer) in new.prompt.iter().flat_map(|asked| &asked.layers).enumerate() {

@@ -23,7 +23,8 @@ pub fn ceiling(spec: &RunSpec) -> Ceiling {
         tokens: most.tokens.max(call.tokens),
         cost: most.cost.max(call.cost),
     });
-    let used = Used { tokens: dearest.tokens.saturating_mul(calls), cost: Micros(dearest.cost.0.saturating_mul(calls)) };
+    let used =
+        Used { tokens: dearest.tokens.saturating_mul(calls), cost: Micros(dearest.cost.0.saturating_mul(calls)) };
     let tokens = spec.limits.token_budget.map_or(used.tokens, |budget| used.tokens.min(budget));
     let cost = spec.limits.cost_budget.map_or(used.cost, |budget| used.cost.min(budget));
     Ceiling { calls, used: Used { tokens, cost } }
@@ -31,11 +32,8 @@ pub fn ceiling(spec: &RunSpec) -> Ceiling {
 
 /// A call that fills its model's window, and answers as much as it may.
 fn whole(terms: &CallTerms) -> Used {
-    let usage = Usage {
-        prompt_tokens: terms.context_window,
-        completion_tokens: terms.max_output_tokens,
-        ..Usage::default()
-    };
+    let usage =
+        Usage { prompt_tokens: terms.context_window, completion_tokens: terms.max_output_tokens, ..Usage::default() };
     terms.price.at_most().used(&usage)
 }
 

@@ -65,16 +65,9 @@ async fn an_agent_that_has_only_instructions_sends_only_these() {
     let system = vec![Message::text(Role::System, "Asked.")];
     let told = run(&agent, NewRun { system, ..says("question") }).await;
     let text = |role, text: &str| (role, text.to_owned());
-    assert_eq!(told, [
-        text(Role::System, "Be brief."),
-        text(Role::System, "Asked."),
-        text(Role::User, "question"),
-    ]);
-    let started = agent.start(says("again"), None).await.unwrap();
-    let run = started.head.id.clone();
-    watch(started).await;
-    let spec = agent.runs().get(&tenant(), &run).await.unwrap();
-    assert!(spec.warnings.is_empty());
+    assert_eq!(told, [text(Role::System, "Be brief."), text(Role::System, "Asked."), text(Role::User, "question"),]);
+    let records = watch(agent.start(says("again"), None).await.unwrap()).await;
+    assert!(outcome(&records).warnings.is_empty());
 }
 
 /// Rows G19, G20, G24, G25, G27, G31.
@@ -101,8 +94,13 @@ async fn the_server_writes_the_sections_that_have_something_to_say() {
     let order = ["You are Ada.", "Be brief.", "Use a tool", "Only these instructions", "shown as HTML"];
     let places: Vec<_> = order.iter().map(|text| system.find(text).expect(text)).collect();
     assert!(places.is_sorted(), "{system}");
-    assert!(!system.contains("NO_REPLY") && !system.contains("workspace") && !system.contains("Session: s"), "{system}");
-    for text in ["Introduce yourself.", "The user is ann.", "(Europe/Oslo, UTC+0", "Agent: default. Model: m. Session: s."] {
+    assert!(
+        !system.contains("NO_REPLY") && !system.contains("workspace") && !system.contains("Session: s"),
+        "{system}"
+    );
+    for text in
+        ["Introduce yourself.", "The user is ann.", "(Europe/Oslo, UTC+0", "Agent: default. Model: m. Session: s."]
+    {
         assert!(of_run.contains(text), "{text}: {of_run}");
     }
     assert_eq!((of_run.matches("</extra_context>").count(), of_run.matches("</context>").count()), (1, 1), "{of_run}");
@@ -113,7 +111,10 @@ async fn the_server_writes_the_sections_that_have_something_to_say() {
     let minimal = AskedPrompt { mode: Some(PromptMode::Minimal), ..AskedPrompt::default() };
     let told = run(&agent, asking(minimal)).await;
     let all: String = told.iter().map(|(_, text)| text.as_str()).collect();
-    assert!(all.contains("Only these instructions") && all.contains("Europe/Oslo") && !all.contains("Agent: default"), "{all}");
+    assert!(
+        all.contains("Only these instructions") && all.contains("Europe/Oslo") && !all.contains("Agent: default"),
+        "{all}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +131,10 @@ async fn a_request_is_told_what_it_may_not_ask_for() {
         (AskedPrompt { mode: Some(PromptMode::None), ..AskedPrompt::default() }, "`minimal`"),
         (AskedPrompt { mode: Some(PromptMode::Full), ..AskedPrompt::default() }, "`minimal`"),
         (AskedPrompt { time_zone: Some("Atlantis".into()), ..AskedPrompt::default() }, "time zone"),
-        (AskedPrompt { extra_context: Some("four".into()), ..AskedPrompt::default() }, "has 4 characters; the agent takes 3"),
+        (
+            AskedPrompt { extra_context: Some("four".into()), ..AskedPrompt::default() },
+            "has 4 characters; the agent takes 3",
+        ),
         (AskedPrompt { layers, ..AskedPrompt::default() }, "does not let requests change the layer \"tone\""),
     ] {
         let refused = agent.start(asking(asked), None).await.err().unwrap();
@@ -162,17 +166,14 @@ async fn nearer_layers_count_as_far_as_the_agent_lets_them() {
     let late = PromptLayer { priority: 90, ..PromptLayer::new("last", "Last.") };
     put(&agent, late).await;
     let new = NewRun { system, ..asking(asked.clone()) };
-    let started = agent.start(new, None).await.unwrap();
-    let head = started.head.clone();
-    watch(started).await;
+    let warnings = outcome(&watch(agent.start(new, None).await.unwrap()).await).warnings;
     let told = sent(&agent.model.requests.lock().last().unwrap().conversation);
     let [(_, first), (_, asked_for), (_, last), (_, of_run), (_, question)] = &told[..] else { panic!("{told:?}") };
     assert_eq!(first, "First.\n\nBe brief.\n\nHouse rules.\n\nBe merry.\n\nAnd wise.");
     assert_eq!((asked_for.as_str(), last.as_str(), question.as_str()), ("Asked.", "Last.", "question"));
     assert!(of_run.contains("A task."), "{of_run}");
-    let found = agent.runs().get(&tenant(), &head.id).await.unwrap();
-    assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-    assert!(found.warnings[0].contains("\"house\""), "{:?}", found.warnings);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("\"house\""), "{warnings:?}");
 }
 
 /// A layer is kept for all replicas, changes by its version, and goes with forks; a run keeps what it was accepted with.
@@ -241,9 +242,8 @@ async fn a_layer_of_the_configuration_replaces_a_section() {
     assert!(!told[0].1.contains("Only these instructions"));
     let dry = agent.admission().dry_run(&says("question")).await.unwrap();
     let owners: Vec<_> = dry.sections.iter().map(|note| (note.name.as_str(), note.owner)).collect();
-    assert_eq!(owners, [
-        ("system", SectionOwner::Agent),
-        ("tooling", SectionOwner::Run),
-        ("safety", SectionOwner::Agent),
-    ]);
+    assert_eq!(
+        owners,
+        [("system", SectionOwner::Agent), ("tooling", SectionOwner::Run), ("safety", SectionOwner::Agent),]
+    );
 }

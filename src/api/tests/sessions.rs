@@ -221,7 +221,8 @@ async fn layers_come_over_http() {
         request.header("content-type", "application/json").body(body).unwrap()
     };
     let put = |body: Value| call(&router, "one", Method::PUT, path, body);
-    let (status, made) = put(json!({"text": "Be kind.", "priority": 20, "tags": ["system", "x"], "stable": false})).await;
+    let (status, made) =
+        put(json!({"text": "Be kind.", "priority": 20, "tags": ["system", "x"], "stable": false})).await;
     assert_eq!((status, &made["version"], &made["object"]), (200, &json!(1), &json!("session.layer")));
     assert_eq!((&made["priority"], &made["merge"], &made["stable"]), (&json!(20), &json!("replace"), &json!(false)));
     let (status, _) = send(&router, with("if-none-match", "*", "x")).await;
@@ -248,7 +249,8 @@ async fn layers_come_over_http() {
     let (status, body) = call(&router, "one", Method::PUT, "/v1/sessions/s/layers/a%20b", json!({"text": "x"})).await;
     assert_eq!((status, &body["error"]["param"]), (400, &json!("name")));
     let exported = get(&router, "one", "/v1/sessions/s/export").await.1;
-    let imported = json!({"id": "t", "object": exported["object"], "version": 1, "session": exported["session"], "messages": []});
+    let imported =
+        json!({"id": "t", "object": exported["object"], "version": 1, "session": exported["session"], "messages": []});
     assert_eq!(post(&router, "one", "/v1/sessions/import", imported).await.0, 201);
     assert_eq!(get(&router, "one", "/v1/sessions/t/layers/tone").await.1["text"], "Be short.");
     for (tenant, session) in [("two", "s"), ("one", "nowhere")] {

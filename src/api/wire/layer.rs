@@ -119,7 +119,10 @@ impl NamedLayer {
         }
         let tags = tags.unwrap_or_else(|| vec![TAG_SYSTEM.to_owned()]);
         if tags.len() > MOST_TAGS || !tags.iter().all(|tag| is_plain_name(tag)) {
-            return Err(WireError::invalid("tags", format!("must be up to {MOST_TAGS}, each 1 to 64 of A-Z a-z 0-9 . _ -")));
+            return Err(WireError::invalid(
+                "tags",
+                format!("must be up to {MOST_TAGS}, each 1 to 64 of A-Z a-z 0-9 . _ -"),
+            ));
         }
         let lasts = if stable.unwrap_or(true) { Lasts::Stable } else { Lasts::Run };
         Ok(PromptLayer { name, text, priority, tags, merge: merge.unwrap_or_default(), lasts })

@@ -42,13 +42,14 @@ fn within(spec: &RunSpec, shown: &Conversation, of_run: &Message) -> Conversatio
 mod tests {
     use super::*;
     use crate::agent::machine::tests::spec;
+    use crate::llm::openai::messages::json;
     use crate::types::conversation::requested;
     use crate::types::prompt::Prompt;
 
     fn texts(conversation: &Conversation) -> Vec<String> {
         let text = |message: &Message| {
-            let text = serde_json::to_value(message).unwrap()["parts"]["list"][0]["text"].to_string();
-            text.trim_matches('"').to_owned()
+            let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
+            value["content"].as_str().unwrap_or("-").to_owned()
         };
         conversation.iter().map(text).collect()
     }
@@ -66,9 +67,7 @@ mod tests {
         let history: Conversation = [user("history")].into_iter().collect();
         let mut own = spec.input.clone();
         own.push(Message::assistant("step", &[]));
-        let sent = |spec: &RunSpec, shown| {
-            texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()))
-        };
+        let sent = |spec: &RunSpec, shown| texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()));
         let all = ["told", "history", "earlier", "answer", "now", "step", "plan"];
         assert_eq!(sent(&spec, None), all);
         let of_run = Some(user("of run"));

@@ -21,7 +21,6 @@ use crate::types::prompt::{Lasts, SectionNote};
 /// What a request is answered with: the outcome of its run, or what the run would be.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it only describes; the handler writes one of them")]
 pub enum CompletionAnswer<'a> {
     /// The outcome.
     Completion(Completion<'a>),
@@ -163,10 +162,8 @@ impl DryRunObject {
         let shown = shown.filter(|message| dry.shows_prompt || Some(*message) != run_text);
         let raw = shown.map(|message| RawValue::from_string(encoded(message).to_owned()));
         let messages = raw.collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
-        let tool = |tool: &Arc<ToolDefinition>| OfferedTool {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-        };
+        let tool =
+            |tool: &Arc<ToolDefinition>| OfferedTool { name: tool.name.clone(), description: tool.description.clone() };
         let first_call = dry.first_call.map(|call| CallCeiling {
             input_tokens: call.input_tokens,
             output_tokens: call.output_tokens,
