@@ -3,7 +3,6 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::agent::AgentConfig;
 use super::quantity::Size;
 use super::reader::Section;
 use super::value::{FromToml, Misread, Word, whole};
@@ -75,16 +74,13 @@ pub(super) fn rules(section: &mut Section<'_>, parent: &MemoryRules) -> MemoryRu
 }
 
 /// Refuses agents that are to be shown what nothing remembers.
-pub(super) fn check<'a>(root: &Section<'_>, agents: impl IntoIterator<Item = &'a AgentConfig>) {
+pub(super) fn check<'a>(root: &Section<'_>, agents: impl IntoIterator<Item = (&'a String, MemoryRules)>) {
     if root.is_written("memory") {
         return;
     }
-    for agent in agents.into_iter().filter(|agent| agent.rules.memory.recalls) {
-        root.refuse_outside(
-            &format!("agents.{}.memory.recall", agent.name),
-            "declare [memory] to have agents remember anything",
-        );
-        return;
+    if let Some((name, _)) = agents.into_iter().find(|(_, rules)| rules.recalls) {
+        let what = "declare [memory] to have agents remember anything";
+        root.refuse_outside(&format!("agents.{name}.memory.recall"), what);
     }
 }
 
