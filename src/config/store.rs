@@ -47,6 +47,7 @@ pub struct BackupConfig {
 
 impl BackupConfig {
     fn read(section: &mut Section<'_>, url: &StoreUrl) -> Option<Self> {
+        section.read_at_start();
         let directory: Option<String> = section.required(
             "directory",
             "Directory for copies of an `embedded:` store, which the server makes while it serves, each in a directory that is \
