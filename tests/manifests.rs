@@ -24,7 +24,7 @@ fn client() -> Client {
 }
 
 async fn answer(request: RequestBuilder, key: Option<&str>) -> Value {
-    let request = key.into_iter().fold(request, |request, key| request.bearer_auth(key));
+    let request = key.into_iter().fold(request, RequestBuilder::bearer_auth);
     let body = request.send().await.expect("it answers").bytes().await.expect("it is whole");
     serde_json::from_slice(&body).expect("it is JSON")
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::process::{Failure, say_bytes};
+use super::process::say_bytes;
 
 /// Print what completes commands and flags in a shell.
 #[derive(Debug, Args)]
@@ -12,9 +12,8 @@ pub(super) struct Completions {
     shell: Shell,
 }
 
-pub(super) fn run(completions: &Completions, command: &mut Command) -> Result<(), Failure> {
+pub(super) fn run(completions: &Completions, command: &mut Command) {
     let mut text = Vec::new();
     clap_complete::generate(completions.shell, command, "loopgate", &mut text);
     say_bytes(&text);
-    Ok(())
 }

@@ -104,7 +104,10 @@ pub fn main() -> ExitCode {
         Command::Key(key) => key::run(&key),
         Command::Init(init) => init::run(&init),
         Command::Openapi => openapi::run(),
-        Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
+        Command::Completions(completions) => {
+            completions::run(&completions, &mut Cli::command());
+            Ok(())
+        }
         Command::Man(man) => man::run(&man, Cli::command()),
     };
     match result {

@@ -31,8 +31,8 @@ async fn next_copy(directory: &Path, known: &[String]) -> PathBuf {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("a copy is made")
 }
 
-fn every(every: Duration, directory: &Path) -> Option<BackupConfig> {
-    Some(BackupConfig { directory: directory.to_owned(), every, keep: 2 })
+fn every(every: Duration, directory: &Path) -> BackupConfig {
+    BackupConfig { directory: directory.to_owned(), every, keep: 2 }
 }
 
 const OFTEN: Duration = Duration::from_millis(20);
@@ -55,7 +55,7 @@ async fn a_copy_has_all_that_was_acknowledged_before_it_began() {
     let writes = vec![put, append("l", 0), append("gone", 0), add("c", 5), expire];
     store.commit(Tx { writes, ..tx(Durability::Written) }).await.unwrap();
     store.commit(Tx { writes: vec![Write::DeleteLog { log: key("gone") }], ..tx(Durability::Synced) }).await.unwrap();
-    let store = store.with_backups(every(SELDOM, backups.path()));
+    let store = store.with_backups(Some(every(SELDOM, backups.path())));
 
     let copy = next_copy(backups.path(), &[]).await;
     assert_eq!(names(&copy), [start::DATABASE], "the copy needs no journal");
@@ -80,7 +80,7 @@ async fn the_newest_copies_are_kept_and_nothing_else_is_touched() {
     fs::write(backups.path().join("partial").join(start::DATABASE), "torn").unwrap();
     fs::create_dir(backups.path().join("2020-01-01T00-00-00Z")).unwrap();
     fs::create_dir(backups.path().join("2020-01-01T00-00-00.000Z")).unwrap();
-    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(every(OFTEN, backups.path()));
+    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(Some(every(OFTEN, backups.path())));
     let mut known = copies(backups.path());
     for _ in 0..4 {
         let copy = next_copy(backups.path(), &known).await;
@@ -98,10 +98,10 @@ async fn the_newest_copies_are_kept_and_nothing_else_is_touched() {
 #[tokio::test]
 async fn a_restart_waits_until_the_next_copy_is_due() {
     let (dir, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(every(SELDOM, backups.path()));
+    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(Some(every(SELDOM, backups.path())));
     next_copy(backups.path(), &[]).await;
     drop(store);
-    let due = |now: &str| backup::until_due(&every(SELDOM, backups.path()).unwrap(), now.parse().unwrap());
+    let due = |now: &str| backup::until_due(&every(SELDOM, backups.path()), now.parse().unwrap());
     let (later, earlier) = ("2100-01-01T00:00:00Z", "2000-01-01T00:00:00Z");
     assert_eq!((due(later), due(earlier)), (Duration::ZERO, SELDOM));
 }
@@ -110,7 +110,7 @@ async fn a_restart_waits_until_the_next_copy_is_due() {
 async fn a_copy_that_cannot_be_made_stops_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(every(OFTEN, file.path()));
+    let store = EmbeddedStore::open(dir.path()).await.unwrap().with_backups(Some(every(OFTEN, file.path())));
     for after in 0..20 {
         store.commit(Tx { writes: vec![append("l", after)], ..tx(Durability::Synced) }).await.unwrap();
     }
