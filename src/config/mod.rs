@@ -104,7 +104,7 @@ pub use sent_value::SentValue;
 pub use server::ServerConfig;
 pub use settings::Settings;
 pub use skills::SkillsConfig;
-pub use store::StoreConfig;
+pub use store::{BackupConfig, StoreConfig};
 pub use store_url::StoreUrl;
 pub use template::{JsonTemplate, Piece, TextTemplate};
 pub use tool::HttpToolConfig;

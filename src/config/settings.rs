@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use toml::de::DeTable;
 
@@ -31,6 +32,7 @@ use super::request_mcp::RequestMcpConfig;
 use super::server::{ServerConfig, exposure};
 use super::skills::SkillsConfig;
 use super::store::StoreConfig;
+use super::store_url::StoreUrl;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
@@ -45,6 +47,9 @@ use crate::types::question::ASK_USER;
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "loopgate.toml";
+
+/// How long load balancers get to send new runs to other replicas.
+const SHARED_DRAIN_DELAY: Duration = Duration::from_secs(5);
 
 /// The whole configuration.
 #[derive(Debug, Clone)]
@@ -113,6 +118,13 @@ impl Settings {
     #[must_use]
     pub fn found_no_upstream(&self) -> bool {
         self.upstream_origin == UpstreamOrigin::Nowhere
+    }
+
+    /// How long new runs are still accepted after the signal to stop: for load balancers, which may have other replicas to choose.
+    #[must_use]
+    pub fn drain_delay(&self) -> Duration {
+        let usual = if matches!(self.store.url, StoreUrl::Redis(_)) { SHARED_DRAIN_DELAY } else { Duration::ZERO };
+        self.server.drain_delay.unwrap_or(usual)
     }
 
     /// Reads the configuration again for a server that runs by this one.
