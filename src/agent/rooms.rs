@@ -10,6 +10,7 @@ use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
 use crate::agent::health::StoredHealth;
 use crate::agent::launch::Launcher;
+use crate::agent::launch::compactions::Compactions;
 use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
@@ -46,14 +47,9 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// The rooms over these parts.
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        generation: Generation,
-        retention: Retention,
-        telemetry: Telemetry,
-    ) -> Self {
-        let generations = Arc::new(Generations::new(generation));
+    /// The rooms over these parts, of which the first generation will be replaced.
+    pub(super) fn new(store: Arc<dyn Store>, first: Generation, retention: Retention, telemetry: Telemetry) -> Self {
+        let generations = Arc::new(Generations::new(first));
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
@@ -76,6 +72,7 @@ impl Rooms {
             uncounted: UncountedRuns::default(),
             outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
+            compactions: Compactions::default(),
         });
         let control = Arc::new(Control::new(&launcher));
         let admission = Arc::new(Admission {

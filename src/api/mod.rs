@@ -7,6 +7,7 @@ mod bodies;
 mod budget;
 mod budget_headers;
 mod canonical;
+mod compactions;
 mod completions;
 mod description;
 pub mod error;

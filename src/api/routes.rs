@@ -15,8 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    approvals, budget, completions, description, health, index, metrics, models, questions, run_events, run_trace,
-    runs, session_copies, sessions, tool_results, tools, usage,
+    approvals, budget, compactions, completions, description, health, index, metrics, models, questions, run_events,
+    run_trace, runs, session_copies, sessions, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -99,6 +99,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/sessions/{id}", patch sessions::patch, delete sessions::delete)),
         needs(Scope::Read, row!("/v1/sessions/{id}/messages", get sessions::messages)),
         needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
+        needs(Scope::Run, row!("/v1/sessions/{id}/compact", post compactions::compact)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),

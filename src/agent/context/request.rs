@@ -17,7 +17,7 @@ use crate::llm::pairing::Pairing;
 use crate::types::context::CompactionStarted;
 use crate::types::guard::{Judging, ModelJudge};
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
+use crate::types::{Conversation, History, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
@@ -25,7 +25,7 @@ const CLOSE: &str = "Answer now, from what is known so far. No more tools can be
 /// The request of the next model call, which may ask for its answer `in_one_piece`.
 pub fn model_request(
     run: &Run,
-    (history, shown): (&Conversation, Option<&Shown>),
+    (history, shown): (&History, Option<&Shown>),
     tools: &Toolbox,
     max_tokens: Option<u64>,
     closing: Option<StopReason>,
@@ -37,7 +37,7 @@ pub fn model_request(
     let prompts = prompts.iter().map(|text| Message::text(Role::User, text));
     let conversation = match shown.filter(|shown| run.view().is_some_and(|view| shown.is_of(view))) {
         Some(shown) => shown.with(run.messages()).after(&spec.system).then(prompts),
-        None => history.clone().after(&spec.system).then(run.messages().iter().cloned().chain(prompts)),
+        None => history.to_conversation().after(&spec.system).then(run.messages().iter().cloned().chain(prompts)),
     };
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };

@@ -1,5 +1,6 @@
 //! A run gets its driver here: a new run, a queued run whose turn has come, or a run that is resumed.
 
+pub(super) mod compactions;
 mod count;
 mod fail;
 pub(super) mod queued;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
+use crate::agent::launch::compactions::Compactions;
 use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
@@ -46,4 +48,5 @@ pub struct Launcher {
     pub(super) uncounted: UncountedRuns,
     pub(super) telemetry: Telemetry,
     pub(super) outbox: Outbox,
+    pub(super) compactions: Compactions,
 }

@@ -40,6 +40,9 @@ pub struct RunObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "0af7651916cd43dd8448eb211c80319c")]
     pub trace_id: Option<TraceId>,
+    /// `compaction` for a run that only shortens its session's conversation; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<&'static str>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
     /// The notes of the request that began it.
@@ -87,6 +90,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             status: head.status.as_str(),
             session_id: head.session.as_ref().map(SessionId::as_str),
             trace_id: head.trace.as_ref().map(|trace| trace.id),
+            purpose: head.compacts.then_some("compaction"),
             model: &head.model,
             metadata: &head.metadata,
             created_ms: head.created_ms,
