@@ -80,7 +80,7 @@ pub(crate) async fn sessions(options: &Options) -> Result<(), Failure> {
 /// A session of so many messages, of some 200 tokens each, of which the last ten are shown.
 fn snapshot(id: &str, count: u32) -> String {
     let said = |place: u32| {
-        let role = if place % 2 == 0 { "user" } else { "assistant" };
+        let role = if place.is_multiple_of(2) { "user" } else { "assistant" };
         format!(r#"{{"role":"{role}","content":"{place} {}"}}"#, "word ".repeat(160))
     };
     let messages: Vec<String> = (0..count).map(said).collect();

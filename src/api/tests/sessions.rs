@@ -168,14 +168,14 @@ async fn malformed_snapshots_are_refused() {
         (with("/session/cost_usd", json!(1e300)), value("session.cost_usd")),
         (with("/session/usage/prompt_tokens", json!(1_u64 << 60)), value("session.usage.prompt_tokens")),
         (with("/session/runs", json!(-1)), value("session.runs")),
-        (summary(json!({"covers": 0})), value("session.summary.covers")),
-        (summary(json!({"covers": 5})), value("session.summary.covers")),
-        (summary(json!({"covers": 2})), value("session.summary.covers")),
-        (summary(json!({"kept": [3]})), value("session.summary.kept")),
-        (summary(json!({"kept": [1, 0]})), value("session.summary.kept")),
-        (summary(json!({"version": 0})), value("session.summary.version")),
-        (summary(json!({"method": "magic"})), value("session.summary.method")),
-        (summary(json!({"text": "x".repeat((1 << 20) + 1)})), value("session.summary.text")),
+        (summary(&json!({"covers": 0})), value("session.summary.covers")),
+        (summary(&json!({"covers": 5})), value("session.summary.covers")),
+        (summary(&json!({"covers": 2})), value("session.summary.covers")),
+        (summary(&json!({"kept": [3]})), value("session.summary.kept")),
+        (summary(&json!({"kept": [1, 0]})), value("session.summary.kept")),
+        (summary(&json!({"version": 0})), value("session.summary.version")),
+        (summary(&json!({"method": "magic"})), value("session.summary.method")),
+        (summary(&json!({"text": "x".repeat((1 << 20) + 1)})), value("session.summary.text")),
     ] {
         assert_eq!(refusal(&router, "/v1/sessions/import", given.clone()).await, expected, "{given}");
     }
@@ -186,7 +186,7 @@ async fn malformed_snapshots_are_refused() {
 }
 
 /// A snapshot with a summary that differs in these members from one that is good.
-fn summary(change: Value) -> Value {
+fn summary(change: &Value) -> Value {
     let mut given = snapshot(&conversation());
     let mut summary = json!({"covers": 3, "kept": [0], "version": 2, "method": "llm", "text": "They called f."});
     summary.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -197,7 +197,7 @@ fn summary(change: Value) -> Value {
 #[tokio::test]
 async fn a_summary_leaves_and_comes_back_with_its_session() {
     let router = two_tenants();
-    let given = summary(json!({}));
+    let given = summary(&json!({}));
     let (status, session) = post(&router, "one", "/v1/sessions/import", given.clone()).await;
     assert_eq!((status, &session["compactions"]), (201, &json!(2)), "{session}");
     let exported = get(&router, "one", "/v1/sessions/s/export").await.1;

@@ -219,7 +219,8 @@ impl<'a> Subject<'a> {
 
     fn pruned(&self, view: &View) -> Pruned {
         let (before, after) = (self.weights(&self.view), self.weights(view));
-        let results = before.iter().zip(&after).filter(|(before, after)| after < before).count() as u64;
+        let shown = before.iter().zip(&after).skip(usize::try_from(view.covers).unwrap_or(usize::MAX));
+        let results = shown.filter(|(before, after)| after < before).count() as u64;
         let (step, before_tokens) = (self.given.step, self.given.tokens);
         let [soft, hard] = [view.soft, view.hard].map(|upto| if upto == 0 { 0 } else { self.given.places.place(upto) });
         Pruned { step, soft, hard, results, before_tokens, after_tokens: self.tokens_of(view) }

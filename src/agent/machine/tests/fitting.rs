@@ -160,16 +160,16 @@ fn a_run_that_could_not_shorten_ends_all_the_same() {
 }
 
 fn triggered(triggers: TriggerRules, input_since: u64) -> Story {
-    let mut spec = RunSpec { input_since, context_tokens: 100, history_len: 12, ..spec() };
+    let mut spec = RunSpec { input_since, context_tokens: 100, history_len: 40, ..spec() };
     Arc::make_mut(&mut spec.rules).context = ContextRules { triggers, ..ContextRules::default() };
     Story::begin(spec)
 }
 
 #[test]
 fn many_messages_make_a_conversation_too_long_until_it_was_shortened_or_could_not_be() {
-    let triggers = TriggerRules { messages: Some(12), ..TriggerRules::default() };
+    let triggers = TriggerRules { messages: Some(40), ..TriggerRules::default() };
     let mut story = triggered(triggers.clone(), 0);
-    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)), "the thirteenth is the question");
+    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)), "the forty-first is the question");
     story.happens(compacted(Method::Llm, 90));
     assert!(calls_model(&story));
     let mut story = triggered(triggers, 0);
@@ -195,7 +195,7 @@ fn input_tokens_are_counted_until_the_conversation_is_shortened() {
     story.says("", vec![call(2, "echo")], usage(160, 10));
     story.answers(&call(2, "echo"), Effect::Read);
     story.completes_step();
-    assert_eq!(story.run.session_context(20).unwrap().input_tokens, 1_110);
+    assert_eq!(story.run.session_context(50).unwrap().input_tokens, 1_110);
     assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)));
     story.happens(compacted(Method::Llm, 90));
     assert!(calls_model(&story));

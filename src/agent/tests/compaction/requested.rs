@@ -222,7 +222,7 @@ async fn whatever_a_crash_leaves_of_it_is_finished_once() {
         let partition = keys::session_partition(&tenant(), &session());
         let now = known(&heir).await;
         let (compacting, concurrent_runs) = (held.compacting.clone(), held.concurrent_runs.clone());
-        let value = document::encode(&Session { compacting, concurrent_runs, ..now });
+        let value = document::encode(&Session { concurrent_runs, compacting, ..now });
         let put = crate::store::Write::Put { key: keys::session(), value, ttl: None };
         store.commit(crate::store::Tx::new(partition).write(put)).await.unwrap();
         leave(&store, &spec, before).await;
