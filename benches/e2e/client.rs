@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -170,9 +170,10 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failur
     Ok(sender)
 }
 
-/// Sends this body and returns once it was taken.
-pub(crate) async fn post(address: SocketAddr, path: &str, body: String) -> Result<(), Failure> {
-    let request = Request::post(path).header("host", "localhost").header("content-type", "application/json");
+/// Sends this body, which may be empty, and returns once it was taken.
+pub(crate) async fn send(address: SocketAddr, method: Method, path: &str, body: String) -> Result<(), Failure> {
+    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+    let request = request.header("content-type", "application/json");
     let mut connection = connect(address).await?;
     let response = connection.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
     let status = response.status();

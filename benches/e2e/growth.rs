@@ -1,8 +1,9 @@
 //! What one more of something costs where there are few, and where there are ten times as many: it should cost the same.
 
+use http::Method;
 use tokio::time::sleep;
 
-use crate::client::{Ask, drive, open_streams, post};
+use crate::client::{Ask, drive, open_streams, send};
 use crate::failure::Failure;
 use crate::machine::{CpuTime, resident};
 use crate::options::Options;
@@ -61,7 +62,7 @@ pub(crate) async fn sessions(options: &Options) -> Result<(), Failure> {
     for round in 0..=options.rounds {
         for (count, figures) in [(SESSION.0, &mut at_few), (SESSION.1, &mut at_many)] {
             let session = format!("grown-{round}-{count}");
-            post(process.address, "/v1/sessions/import", snapshot(&session, count)).await?;
+            send(process.address, Method::POST, "/v1/sessions/import", snapshot(&session, count)).await?;
             sleep(AFTERMATH).await;
             let before = CpuTime::of(process.id())?;
             let ask = Ask::new(Subject::LoopgateChat, process.address, script::PLAIN).in_session(&session);
@@ -70,6 +71,8 @@ pub(crate) async fn sessions(options: &Options) -> Result<(), Failure> {
             if round > 0 {
                 figures.push(micros(CpuTime::of(process.id())?.since(&before)) / f64::from(SAID));
             }
+            // What is stored is bounded.
+            send(process.address, Method::DELETE, &format!("/v1/sessions/{session}"), String::new()).await?;
         }
     }
     let what = "a message in a session of so many".to_owned();
