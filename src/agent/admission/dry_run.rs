@@ -20,7 +20,7 @@ use crate::types::context::Method;
 use crate::types::event::Reservation;
 use crate::types::offer::ToolOffer;
 use crate::types::prompt::SectionNote;
-use crate::types::{Conversation, Message, RunSpec};
+use crate::types::{Conversation, History, Message, RunSpec};
 
 /// What a request would be as a run.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Admission {
         self.take_memory(new, session.as_ref())?;
         let history = match &session {
             Some(session) => self.sessions.history(&new.tenant, session).await?,
-            None => Conversation::default(),
+            None => History::default(),
         };
         let generation = self.generation_of(new);
         let Specified { spec, tools, .. } = self.specify(new, &generation, session.as_ref(), &history).await?;
@@ -103,7 +103,7 @@ impl Admission {
             tools: request.tools.weight(),
         };
         Ok(DryRun {
-            history: history.count(),
+            history: usize::try_from(history.count()).unwrap_or(usize::MAX),
             sizes,
             tools: request.tools,
             conversation: request.conversation,

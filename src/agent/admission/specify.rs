@@ -22,7 +22,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Conversation, Limits, Role, RunSpec};
+use crate::types::{History, Limits, Role, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -43,7 +43,7 @@ impl Admission {
         new: &NewRun,
         generation: &Generation,
         session: Option<&Session>,
-        history: &Conversation,
+        history: &History,
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
@@ -69,13 +69,21 @@ impl Admission {
         selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();
-        let warnings = models::leave_able(&mut resolved, new, history, generation)?;
+        // A model that summarises is sent texts alone, whatever the session has.
+        let (texts, sent) = (History::default(), history);
+        let sent = if new.compacts() { &texts } else { sent };
+        let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
         let terms = resolved.called.terms.clone();
         let given =
             Given { new, session, resolved: &resolved, selected: &selected, generation, skills: skills.as_deref() };
         let told = self.told(given).await?;
-        let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
+        let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
+        if spec.compacts && spec.rules.context.compaction == Compaction::Off {
+            let message =
+                format!("the agent {:?} shortens no conversations: its `context.compaction` is off", spec.agent);
+            return Err(StartError::Invalid { field: Field::Member("model"), message });
+        }
         (spec.policy, spec.hooks) = (policy, hooks);
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
@@ -116,11 +124,9 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
 fn pinned(
     new: &NewRun,
-    session: Option<&Session>,
-    asked: &str,
+    (session, asked): (Option<&Session>, &str),
     resolved: Resolved,
-    selected: &Selected,
-    servers: &ServerTools,
+    (selected, servers): (&Selected, &ServerTools),
 ) -> Result<RunSpec, StartError> {
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
@@ -146,6 +152,8 @@ fn pinned(
         prompt: None,
         history_len: session.map_or(0, |session| session.message_count),
         view: None,
+        compacts: new.compacts(),
+        input_since: 0,
         input: requested(&new.id, 0, new.messages.clone()),
         context_tokens: 0,
         tools: selected.names(&options),

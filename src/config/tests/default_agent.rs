@@ -62,6 +62,11 @@ fn nothing_written_declares_the_default_agent() {
                         max_tokens: 1024,
                         timeout_ms: 120000,
                     },
+                    triggers: TriggerRules {
+                        messages: None,
+                        input_tokens: None,
+                        after_run: false,
+                    },
                 },
                 memory: MemoryRules {
                     scope: AgentAndUser,
