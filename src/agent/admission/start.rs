@@ -225,7 +225,7 @@ impl Admission {
             None => Conversation::default(),
         };
         let generation = self.generation_of(new);
-        let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
+        let Specified { spec, servers, tools } = Box::pin(self.specify(new, &generation, found, &history)).await?;
         self.seed_files(&spec).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
