@@ -64,7 +64,7 @@ mod tests {
         let input = vec![user("earlier"), Message::assistant("answer", &[]), user("now")];
         spec.input = requested(&spec.id, 0, input);
         spec.system = vec![Message::text(Role::System, "told")];
-        let history: Conversation = [user("history")].into_iter().collect();
+        let history: History = [user("history")].into_iter().collect();
         let mut own = spec.input.clone();
         own.push(Message::assistant("step", &[]));
         let sent = |spec: &RunSpec, shown| texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()));
