@@ -70,7 +70,11 @@ impl Admission {
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
         let given = Given { new, session, resolved: &resolved, selected: &selected, generation };
-        let told = self.told(given).await?;
+        // Boxed, as most runs are told nothing that is to be gathered.
+        let told = match given.plain() {
+            Some(told) => told,
+            None => Box::pin(self.told(given)).await?,
+        };
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
         (spec.policy, spec.hooks) = (policy, hooks);

@@ -40,8 +40,21 @@ pub(super) struct Given<'a> {
     pub(super) generation: &'a Generation,
 }
 
+impl Given<'_> {
+    /// What a run's model is told whose agent, session and request ask for no more than its `system` and the instructions of its
+    /// request; `None` if there is more to gather.
+    pub(super) fn plain(self) -> Option<Told> {
+        let Self { new, resolved, .. } = self;
+        let is_plain = resolved.settings.prompt.is_plain() && new.prompt.is_none() && !has_layers(self);
+        is_plain.then(|| {
+            let system = resolved.settings.system.iter().map(|text| Message::text(Role::System, text));
+            let system = system.chain(described(new)).chain(new.system.iter().cloned()).collect();
+            Told { system, prompt: None, warnings: Vec::new() }
+        })
+    }
+}
+
 /// What a run's model is told beside the conversation.
-#[derive(Default)]
 pub(super) struct Told {
     /// Its instructions, ahead of the history.
     pub(super) system: Vec<Message>,
