@@ -1,12 +1,10 @@
 //! Why the agent refuses or fails, one enum for each operation. `api::error` maps them to responses.
 
 mod field;
-mod layer;
 
 use std::time::Duration;
 
 pub use self::field::Field;
-pub use self::layer::LayerError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{CallId, RunId, SessionId, Shortfall};
 

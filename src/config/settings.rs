@@ -22,7 +22,8 @@ use super::mistake::ConfigErrors;
 use super::model::Models;
 use super::openapi::OpenApiConfig;
 use super::options::Options;
-use super::prompt;
+use super::prompt::read_layer;
+use super::prompt_parents::inherit_layers;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
@@ -206,14 +207,12 @@ impl Settings {
         let workspace = root.optional_section("workspace", WorkspaceConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
-        prompt::inherit_layers(root, &mut agents);
-        let layers = root.named("layers", None, prompt::read_layer).into();
+        let layers = read_layers(root, &mut agents);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
         approval::check(root, &agents, &keys);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
-        let (file, values) = (None, Values::default());
         Self {
             server,
             store,
@@ -234,10 +233,16 @@ impl Settings {
             keys,
             policy,
             layers,
-            file,
-            values,
+            file: None,
+            values: Values::default(),
         }
     }
+}
+
+/// The layers of the server, once agents have those of their parents.
+fn read_layers(root: &mut Section<'_>, agents: &mut BTreeMap<String, AgentConfig>) -> Arc<[PromptLayer]> {
+    inherit_layers(root, agents);
+    root.named("layers", None, read_layer).into()
 }
 
 /// The keys, each of which knows those before it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::told::Given;
+use crate::agent::admission::told::{Given, begins_conversation};
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
@@ -22,7 +22,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Conversation, Limits, Role, RunSpec};
+use crate::types::{Conversation, Limits, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -65,17 +65,14 @@ impl Admission {
             }
         };
         selected.check_names(new)?;
-        let servers = selected.servers();
-        let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
-        let terms = resolved.called.terms.clone();
         let given = Given { new, session, resolved: &resolved, selected: &selected, generation };
         // Boxed, as most runs are told nothing that is to be gathered.
-        let told = match given.plain() {
-            Some(told) => told,
-            None => Box::pin(self.told(given)).await?,
-        };
-        let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
+        let told = if given.is_plain() { given.plain() } else { Box::pin(self.told(given)).await? };
+        let servers = selected.servers();
+        let unheard = selected.unheard();
+        let terms = resolved.called.terms.clone();
+        let mut spec = pinned(new, session, asked, resolved, (&selected, &servers))?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
         (spec.policy, spec.hooks) = (policy, hooks);
         if let Some((asked, listed)) = listed {
@@ -120,8 +117,7 @@ fn pinned(
     session: Option<&Session>,
     asked: &str,
     resolved: Resolved,
-    selected: &Selected,
-    servers: &ServerTools,
+    (selected, servers): (&Selected, &ServerTools),
 ) -> Result<RunSpec, StartError> {
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks } = resolved;
@@ -175,12 +171,6 @@ fn pinned(
         guarded: Vec::new(),
         options,
     })
-}
-
-/// Whether a request is the first of its conversation.
-pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
-    let is_new = session.is_none_or(|session| session.message_count == 0);
-    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
 /// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.

@@ -8,7 +8,6 @@ use jiff::tz::TimeZone;
 use crate::agent::admission::Admission;
 use crate::agent::admission::named::described;
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::specify::begins_conversation;
 use crate::agent::catalog::Resolved;
 use crate::agent::context::prompt::compose::{Composed, compose};
 use crate::agent::context::prompt::layers::Stack;
@@ -41,16 +40,17 @@ pub(super) struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// What a run's model is told whose agent, session and request ask for no more than its `system` and the instructions of its
-    /// request; `None` if there is more to gather.
-    pub(super) fn plain(self) -> Option<Told> {
+    /// Whether the agent, the session and the request ask for no more than the agent's `system` and the instructions of the request.
+    pub(super) fn is_plain(self) -> bool {
+        self.resolved.settings.prompt.is_plain() && self.new.prompt.is_none() && !has_layers(self)
+    }
+
+    /// What a run's model is told for which nothing is to be gathered.
+    pub(super) fn plain(self) -> Told {
         let Self { new, resolved, .. } = self;
-        let is_plain = resolved.settings.prompt.is_plain() && new.prompt.is_none() && !has_layers(self);
-        is_plain.then(|| {
-            let system = resolved.settings.system.iter().map(|text| Message::text(Role::System, text));
-            let system = system.chain(described(new)).chain(new.system.iter().cloned()).collect();
-            Told { system, prompt: None, warnings: Vec::new() }
-        })
+        let system = resolved.settings.system.iter().map(|text| Message::text(Role::System, text));
+        let system = system.chain(described(new)).chain(new.system.iter().cloned()).collect();
+        Told { system, prompt: None, warnings: Vec::new() }
     }
 }
 
@@ -75,22 +75,18 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
-        let Given { new, resolved, .. } = given;
-        let system = resolved.settings.system.as_deref();
-        let of_request = described(new).chain(new.system.iter().cloned());
+        let new = given.new;
         let Gathered { sections: written, mut warnings } = self.gather(given).await?;
-        if written.is_empty() && !has_layers(given) {
-            let of_agent = system.map(|text| Message::text(Role::System, text));
-            return Ok(Told { system: of_agent.into_iter().chain(of_request).collect(), prompt: None, warnings });
-        }
         let sections = layered(given, written, &mut warnings)?;
+        let of_request = described(new).chain(new.system.iter().cloned());
         let Composed { system, prompt } = compose(sections, of_request.collect());
         let prompt = Prompt { asked: new.prompt.as_ref().map(|asked| asked.digest()), ..prompt };
         Ok(Told { system, prompt: Some(Arc::new(prompt)), warnings })
     }
 
-    /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. Nothing is
-    /// read for a run whose agent, session and request ask for none.
+    /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. What is
+    /// gathered here counts in [`Given::is_plain`] too.
+    #[allow(clippy::unused_async, clippy::unused_self, reason = "what is gathered may lie in the store")]
     async fn gather(&self, given: Given<'_>) -> Result<Gathered, StartError> {
         Ok(Gathered { sections: written_for(given)?, warnings: Vec::new() })
     }
@@ -203,6 +199,12 @@ fn layered(given: Given<'_>, written: Vec<Section>, warnings: &mut Vec<String>) 
 
 fn invalid(member: &'static str, message: String) -> StartError {
     StartError::Invalid { field: Field::Member(member), message }
+}
+
+/// Whether a request is the first of its conversation.
+pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+    let is_new = session.is_none_or(|session| session.message_count == 0);
+    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
 /// What an agent's `system` says.

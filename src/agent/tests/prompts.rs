@@ -4,8 +4,9 @@ mod caching;
 mod dry_runs;
 
 use super::support::{Say, TestAgent, TestAgentBuilder, outcome, request, watch};
-use crate::agent::error::{LayerError, StartError};
+use crate::agent::error::StartError;
 use crate::agent::session::NewSession;
+use crate::agent::session::layers::LayerError;
 use crate::agent::{AskedPrompt, NewRun};
 use crate::config::PromptConfig;
 use crate::llm::openai::messages::json;
