@@ -2,13 +2,11 @@
 
 mod approval;
 mod field;
-mod layer;
 
 use std::time::Duration;
 
 pub use self::approval::ApprovalError;
 pub use self::field::Field;
-pub use self::layer::LayerError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, Shortfall};
 

@@ -34,6 +34,7 @@ mod pins;
 mod policy;
 mod price_file;
 mod prompt;
+mod prompt_parents;
 mod prompt_template;
 mod proxy;
 mod quantity;

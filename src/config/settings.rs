@@ -25,7 +25,8 @@ use super::mistake::ConfigErrors;
 use super::model::Models;
 use super::openapi::OpenApiConfig;
 use super::options::Options;
-use super::prompt;
+use super::prompt::read_layer;
+use super::prompt_parents::inherit_layers;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
@@ -242,14 +243,12 @@ impl Settings {
         let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
-        prompt::inherit_layers(root, &mut agents);
-        let layers = root.named("layers", None, prompt::read_layer).into();
+        let layers = read_layers(root, &mut agents);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
         approval::check(root, &agents, &keys);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
-        let (file, values) = (None, Values::default());
         Self {
             server,
             store,
@@ -274,8 +273,8 @@ impl Settings {
             known_tools,
             input_guard,
             layers,
-            file,
-            values,
+            file: None,
+            values: Values::default(),
         }
     }
 }
@@ -295,6 +294,12 @@ fn read_agents(
         Some(())
     });
     (agents, input_guard)
+}
+
+/// The layers of the server, once agents have those of their parents.
+fn read_layers(root: &mut Section<'_>, agents: &mut BTreeMap<String, AgentConfig>) -> Arc<[PromptLayer]> {
+    inherit_layers(root, agents);
+    root.named("layers", None, read_layer).into()
 }
 
 /// The keys, each of which knows those before it.

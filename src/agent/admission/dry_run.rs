@@ -134,15 +134,14 @@ fn refuse_unfit(new: &NewRun) -> Result<(), StartError> {
 
 /// What would be reserved for the first call, or how the conversation would be made to fit before it.
 fn first_step(run: &Run) -> (Option<Reservation>, Option<Method>) {
-    match run.next_step() {
-        Step::CallModel { reserve, .. } => (Some(reserve), None),
-        Step::Fit(method) => {
-            let purpose = budget::Purpose::Step { keep_reserve: false };
-            let planned = budget::plan(&run.spec().limits, &run.terms(), run.used(), run.most_context(), purpose);
-            (planned.ok(), method)
-        }
-        _ => (None, None),
+    let step = run.next_step();
+    if let Step::CallModel { reserve, .. } = step {
+        return (Some(reserve), None);
     }
+    let Step::Fit(method) = step else { return (None, None) };
+    let purpose = budget::Purpose::Step { keep_reserve: false };
+    let planned = budget::plan(&run.spec().limits, &run.terms(), run.used(), run.most_context(), purpose);
+    (planned.ok(), method)
 }
 
 /// The sections of a prompt. One that is nothing but its agent's `system` has that one.

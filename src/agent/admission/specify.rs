@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::told::Given;
+use crate::agent::admission::told::{Given, begins_conversation};
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
@@ -22,7 +22,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{History, Limits, Role, RunSpec};
+use crate::types::{History, Limits, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -67,23 +67,18 @@ impl Admission {
         let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
         let skills = self.skills(asked_for, (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
-        let servers = selected.servers();
-        let unheard = selected.unheard();
+        let (servers, unheard) = (selected.servers(), selected.unheard());
         // A model that summarises is sent texts alone, whatever the session has.
-        let (texts, sent) = (History::default(), history);
-        let sent = if new.compacts() { &texts } else { sent };
+        let texts = History::default();
+        let sent = if new.compacts() { &texts } else { history };
         let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
+        let given = Given::new(new, session, (&resolved, &selected, generation, skills.as_deref()));
+        // Boxed, as most runs are told nothing that is to be gathered.
+        let told = if given.is_plain() { given.plain() } else { Box::pin(self.told(given)).await? };
         let terms = resolved.called.terms.clone();
-        let given =
-            Given { new, session, resolved: &resolved, selected: &selected, generation, skills: skills.as_deref() };
-        let told = self.told(given).await?;
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
-        if spec.compacts && spec.rules.context.compaction == Compaction::Off {
-            let message =
-                format!("the agent {:?} shortens no conversations: its `context.compaction` is off", spec.agent);
-            return Err(StartError::Invalid { field: Field::Member("model"), message });
-        }
+        may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
@@ -111,6 +106,15 @@ fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a 
     named.ok_or(StartError::ModelMissing)
 }
 
+/// Refuses a compaction for an agent that makes none.
+fn may_compact(spec: &RunSpec) -> Result<(), StartError> {
+    if spec.compacts && spec.rules.context.compaction == Compaction::Off {
+        let message = format!("the agent {:?} shortens no conversations: its `context.compaction` is off", spec.agent);
+        return Err(StartError::Invalid { field: Field::Member("model"), message });
+    }
+    Ok(())
+}
+
 /// What the caller should know of members that the upstream is not sent.
 fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     let names = model.unsent(&spec.upstream_model, &spec.options.sampling);
@@ -121,13 +125,15 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     })
 }
 
+/// The session of a request, and the model or agent that it means.
+type Asked<'a> = (Option<&'a Session>, &'a str);
+
+/// Which tools a run may use.
+type Chosen<'a> = (&'a Selected, &'a ServerTools);
+
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-fn pinned(
-    new: &NewRun,
-    (session, asked): (Option<&Session>, &str),
-    resolved: Resolved,
-    (selected, servers): (&Selected, &ServerTools),
-) -> Result<RunSpec, StartError> {
+fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, chosen: Chosen<'_>) -> Result<RunSpec, StartError> {
+    let ((session, asked), (selected, servers)) = (asked, chosen);
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
@@ -183,12 +189,6 @@ fn pinned(
         guarded: Vec::new(),
         options,
     })
-}
-
-/// Whether a request is the first of its conversation.
-pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
-    let is_new = session.is_none_or(|session| session.message_count == 0);
-    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
 /// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.
