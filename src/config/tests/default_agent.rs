@@ -74,7 +74,21 @@ fn nothing_written_declares_the_default_agent() {
 
 #[test]
 fn the_default_agent_knows_no_documents() {
-    assert_snapshot!(default_agent()[1], @"");
+    assert_snapshot!(default_agent()[1], @"
+    MemoryRules {
+                    scope: AgentAndUser,
+                    recalls: false,
+                    most: 5,
+                    most_chars: 2000,
+                },
+                files: AgentFiles {
+                    shared: [],
+                    of_user: [],
+                },
+                skills: [],
+            },
+            trace_content: true,
+    ");
 }
 
 #[test]
