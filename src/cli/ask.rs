@@ -111,7 +111,8 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
     let request = request.header("content-type", "application/json").body(body.to_string());
     let response = client.send(request).await.map_err(Failure::new)?;
     if ask.dry_run {
-        let dry: DryRun = response.json().await.map_err(Failure::new)?;
+        let body = response.bytes().await.map_err(Failure::new)?;
+        let dry: DryRun = serde_json::from_slice(&body).map_err(Failure::new)?;
         say(dry.told().trim_end());
         return Ok(());
     }

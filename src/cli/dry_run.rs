@@ -158,7 +158,6 @@ fn text_of(message: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use insta::assert_snapshot;
     use serde_json::json;
 
     use super::*;
@@ -178,6 +177,22 @@ mod tests {
             "refused": "the key has used its budget", "warnings": ["a layer was left out"],
         }))
         .unwrap();
-        assert_snapshot!(dry.told());
+        let told = dry.told();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "agent support, model openai/m: nothing was called");
+        assert_eq!(lines[2], "SECTION  OWNER  PRIORITY  LASTS     CHARS  TOKENS");
+        assert_eq!(lines[4], "time     agent  10        this run  40     10");
+        for piece in [
+            "[system]\nBe brief.\u{fffd}[2J\n\n[user]\nHi\n",
+            "tools    calculator\n",
+            "tokens   about 54: instructions 3, of this run 0, history 0, input 1, tools 50; up to 1000 are sent\n",
+            "history  4 earlier messages left out\n",
+            "by llm\n",
+            "a call   at most 60 tokens in, 100 out, $0.0100\n",
+            "the run  at most 22 model calls, 9000 tokens, $1.5000, at a price that is a guess\n",
+            "warning  a layer was left out\nrefused  the key has used its budget\n",
+        ] {
+            assert!(told.contains(piece), "{piece}: {told}");
+        }
     }
 }

@@ -89,6 +89,7 @@ impl KeyConfig {
         );
         let quota = QuotaConfig::read(section);
         let policy = Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Key, None)));
+        let layers = section.named("layers", None, read_layer);
         Some(Self {
             name: name.to_owned(),
             tenant: tenant?,
@@ -99,7 +100,7 @@ impl KeyConfig {
             request_mcp,
             quota,
             policy,
-            layers: section.named("layers", None, read_layer).into(),
+            layers: layers.into(),
         })
     }
 }

@@ -3,7 +3,6 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::agent::AgentConfig;
 use super::quantity::Size;
 use super::reader::Section;
 use super::value::{FromToml, Misread, Word, whole};
@@ -78,13 +77,12 @@ pub(super) fn rules(section: &mut Section<'_>, parent: &MemoryRules) -> MemoryRu
 pub(super) const UNDECLARED: &str = "declare [memory] to have agents remember anything";
 
 /// Refuses agents that are to be shown what nothing remembers.
-pub(super) fn check<'a>(root: &Section<'_>, agents: impl IntoIterator<Item = &'a AgentConfig>) {
+pub(super) fn check<'a>(root: &Section<'_>, agents: impl IntoIterator<Item = (&'a String, MemoryRules)>) {
     if root.is_written("memory") {
         return;
     }
-    for agent in agents.into_iter().filter(|agent| agent.rules.memory.recalls) {
-        root.refuse_outside(&format!("agents.{}.memory.recall", agent.name), UNDECLARED);
-        return;
+    if let Some((name, _)) = agents.into_iter().find(|(_, rules)| rules.recalls) {
+        root.refuse_outside(&format!("agents.{name}.memory.recall"), UNDECLARED);
     }
 }
 

@@ -226,7 +226,7 @@ impl Settings {
         });
         let workspace = root.optional_section("workspace", WorkspaceConfig::read);
         let memory = root.optional_section("memory", |section| Some(MemoryConfig::read(section)));
-        memory::check(root, agents.values());
+        memory::check(root, agents.iter().map(|(name, agent)| (name, agent.rules.memory)));
         let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::agent::documents::Documents;
 use crate::agent::documents::error::DocumentError;
-use crate::agent::documents::{Documents, named};
+use crate::agent::documents::named::named;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::collection::{Collection, CollectionHead};
 use crate::agent::ledger::document::{decode, encode};

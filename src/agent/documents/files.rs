@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::agent::documents::change::{Change, Limits};
+use crate::agent::documents::entry::Entry;
 use crate::agent::documents::error::DocumentError;
-use crate::agent::documents::found::Entry;
 use crate::agent::documents::{Collection, Documents, Kind, Named};
 use crate::agent::error::StorageError;
 use crate::store::Unavailable;

@@ -4,6 +4,7 @@
 //! never lose each other's changes, and a change that a crash interrupts is made whole or not at all.
 
 mod change;
+mod entry;
 mod erase;
 mod error;
 pub mod files;
@@ -11,6 +12,7 @@ mod found;
 pub mod limits;
 pub mod memory_tools;
 mod name;
+mod named;
 mod passages;
 pub mod recall;
 pub mod skill_tools;
@@ -22,10 +24,12 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 
 pub use self::change::{Change, Limits, Made};
+pub use self::entry::{Entry, Found};
 pub use self::error::DocumentError;
-pub use self::found::{Entry, Found};
 pub use self::name::{NAME, is_name};
-use crate::agent::documents::found::Indexes;
+pub use self::named::Named;
+use crate::agent::documents::entry::Indexes;
+use crate::agent::documents::named::named;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::collection::user_partition;
 pub use crate::agent::ledger::collection::{Collection, CollectionHead, Kind, StoredText};
@@ -45,17 +49,6 @@ pub struct Documents {
     ledger: Ledger,
     lifecycle: Arc<Lifecycle>,
     indexes: Indexes,
-}
-
-/// A document, and the number of its changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
-    /// Its name.
-    pub name: String,
-    /// What it says.
-    pub text: StoredText,
-    /// Grows with every change.
-    pub version: u64,
 }
 
 impl Documents {
@@ -102,8 +95,4 @@ impl Documents {
         let of = |document: &Document| decode::<CollectionHead>(&document.value).map(|head| head.of);
         heads.iter().filter_map(|(_, head)| of(head).transpose()).collect()
     }
-}
-
-fn named(name: &str, document: &Document) -> Result<Named, Unavailable> {
-    Ok(Named { name: name.to_owned(), text: decode(&document.value)?, version: document.version })
 }

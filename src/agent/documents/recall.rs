@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::agent::context::screen::texts;
-use crate::agent::documents::found::{Entry, Found};
+use crate::agent::documents::entry::{Entry, Found};
 use crate::agent::documents::{Collection, Documents, Kind};
 use crate::store::Unavailable;
 use crate::types::memory::{MemoryRules, MemoryScope};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::agent::documents::found::Entry;
+use crate::agent::documents::entry::Entry;
 use crate::agent::documents::{Collection, Documents, Kind, Limits};
 use crate::store::Unavailable;
 use crate::types::Tenant;

@@ -66,11 +66,8 @@ async fn an_agent_that_has_only_instructions_sends_only_these() {
     let told = run(&agent, NewRun { system, ..says("question") }).await;
     let text = |role, text: &str| (role, text.to_owned());
     assert_eq!(told, [text(Role::System, "Be brief."), text(Role::System, "Asked."), text(Role::User, "question"),]);
-    let started = agent.start(says("again"), None).await.unwrap();
-    let run = started.head.id.clone();
-    watch(started).await;
-    let spec = agent.runs().get(&tenant(), &run).await.unwrap();
-    assert!(spec.warnings.is_empty());
+    let records = watch(agent.start(says("again"), None).await.unwrap()).await;
+    assert!(outcome(&records).warnings.is_empty());
 }
 
 /// Rows G19, G20, G24, G25, G27, G31.
@@ -169,17 +166,14 @@ async fn nearer_layers_count_as_far_as_the_agent_lets_them() {
     let late = PromptLayer { priority: 90, ..PromptLayer::new("last", "Last.") };
     put(&agent, late).await;
     let new = NewRun { system, ..asking(asked.clone()) };
-    let started = agent.start(new, None).await.unwrap();
-    let head = started.head.clone();
-    watch(started).await;
+    let warnings = outcome(&watch(agent.start(new, None).await.unwrap()).await).warnings;
     let told = sent(&agent.model.requests.lock().last().unwrap().conversation);
     let [(_, first), (_, asked_for), (_, last), (_, of_run), (_, question)] = &told[..] else { panic!("{told:?}") };
     assert_eq!(first, "First.\n\nBe brief.\n\nHouse rules.\n\nBe merry.\n\nAnd wise.");
     assert_eq!((asked_for.as_str(), last.as_str(), question.as_str()), ("Asked.", "Last.", "question"));
     assert!(of_run.contains("A task."), "{of_run}");
-    let found = agent.runs().get(&tenant(), &head.id).await.unwrap();
-    assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-    assert!(found.warnings[0].contains("\"house\""), "{:?}", found.warnings);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("\"house\""), "{warnings:?}");
 }
 
 /// A layer is kept for all replicas, changes by its version, and goes with forks; a run keeps what it was accepted with.

@@ -16,7 +16,7 @@ fn templates_have_the_slots_of_their_section() {
         mistakes(text),
         "loopgate.toml:2: agents.default.prompt.templates.user: `{usr}` is no slot of this text; did you mean `user`?\n\
          loopgate.toml:3: agents.default.prompt.templates.safety: `{time}` is no slot of this text; it has none\n\
-         loopgate.toml:4: agents.default.prompt.templates.time: `{day}` is no slot of this text; did you mean `date`?"
+         loopgate.toml:4: agents.default.prompt.templates.time: `{day}` is no slot of this text; known here: time, date, weekday, zone"
     );
 }
 

@@ -42,13 +42,14 @@ fn within(spec: &RunSpec, shown: &Conversation, of_run: &Message) -> Conversatio
 mod tests {
     use super::*;
     use crate::agent::machine::tests::spec;
+    use crate::llm::openai::messages::json;
     use crate::types::conversation::requested;
     use crate::types::prompt::Prompt;
 
     fn texts(conversation: &Conversation) -> Vec<String> {
         let text = |message: &Message| {
-            let text = serde_json::to_value(message).unwrap()["parts"]["list"][0]["text"].to_string();
-            text.trim_matches('"').to_owned()
+            let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
+            value["content"].as_str().unwrap_or("-").to_owned()
         };
         conversation.iter().map(text).collect()
     }

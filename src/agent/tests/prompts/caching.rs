@@ -13,7 +13,7 @@ use crate::llm::offered::OfferedModel;
 use crate::llm::openai::messages::json;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelRequest, ModelTurn};
 use crate::store::memory::MemoryStore;
-use crate::tools::Registry;
+use crate::tools::{Registry, Tool};
 use crate::types::prompt::{Lasts, PromptLayer};
 use crate::types::{Effect, TurnEnd, Usage};
 
@@ -66,9 +66,10 @@ impl Model for Caching {
 /// Which part of the input of twelve turns was cached, where each is told another time.
 async fn cached(lasts: Lasts) -> f64 {
     let instructions = "Follow these instructions. ".repeat(40);
+    let echo: Arc<dyn Tool> = Arc::new(Echo::new("echo", Effect::Read, 1));
     let generation = Generation {
         catalog: instructed(Arc::new(Caching::default()), Some(&instructions)),
-        tools: Arc::new(Registry::new(vec![Arc::new(Echo::new("echo", Effect::Read, 1))]).unwrap().into()),
+        tools: Arc::new(Registry::new(vec![echo]).unwrap().into()),
         ..Generation::default()
     };
     let agent = Agent::new(Arc::new(MemoryStore::default()), generation, RETENTION);

@@ -21,7 +21,6 @@ use crate::types::prompt::{Lasts, SectionNote};
 /// What a request is answered with: the outcome of its run, or what the run would be.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it only describes; the handler writes one of them")]
 pub enum CompletionAnswer<'a> {
     /// The outcome.
     Completion(Completion<'a>),
