@@ -18,6 +18,7 @@ mod price;
 mod question;
 mod remembered;
 mod rules;
+mod said;
 mod screened;
 mod select;
 mod skilled;

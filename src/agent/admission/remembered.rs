@@ -6,14 +6,18 @@ use crate::agent::documents::recall::memory_of;
 use crate::agent::error::StartError;
 use crate::types::RunSpec;
 use crate::types::memory::AgentFiles;
-use crate::types::prompt::{Lasts, PRIORITY_CONTEXT, PRIORITY_LAYER, Section};
+use crate::types::prompt::{Lasts, OF_DOCUMENTS, PRIORITY_CONTEXT, PRIORITY_LAYER, Section};
 
 impl Admission {
-    /// Makes the copies of its agent's files that the user of a new run lacks.
-    pub(super) async fn seed_files(&self, spec: &RunSpec) -> Result<(), StartError> {
+    /// Makes the copies of its agent's files that the user of a run lacks. The run is stored and was told the files themselves, so
+    /// if the store does not answer, the user's next run makes the copies.
+    pub(super) async fn seed_files(&self, spec: &RunSpec) {
         let (files, user) = (&spec.rules.files, spec.options.sampling.user.as_deref());
-        let Some(user) = user.filter(|user| !files.of_user.is_empty() && !user.is_empty()) else { return Ok(()) };
-        Ok(Box::pin(self.launcher.documents.seed_files(&spec.tenant, (&spec.agent, user), files)).await?)
+        let Some(user) = user.filter(|user| !files.of_user.is_empty() && !user.is_empty()) else { return };
+        let seeded = Box::pin(self.launcher.documents.seed_files(&spec.tenant, (&spec.agent, user), files)).await;
+        if let Err(error) = seeded {
+            tracing::warn!(run = %spec.id, %error, "the copies of an agent's files could not be made for a user yet");
+        }
     }
 
     /// The sections of documents of a run's prompt. Nothing is read for an agent that has none.
@@ -31,17 +35,18 @@ impl Admission {
         let Given { new, resolved, skills, .. } = given;
         let (rules, documents) = (&resolved.settings.rules, &self.launcher.documents);
         let (agent, user) = (&*resolved.agent_name, new.options.sampling.user.as_deref());
+        let [of_files, of_skills, of_memory] = OF_DOCUMENTS;
         let mut sections = Vec::new();
         if rules.files != AgentFiles::default() {
             let told = documents.told_files(&new.tenant, (agent, user), &rules.files).await?;
-            sections.extend(told.map(|text| Section::of_run("files", PRIORITY_LAYER, Lasts::Stable, text)));
+            sections.extend(told.map(|text| Section::of_run(of_files, PRIORITY_LAYER, Lasts::Stable, text)));
         }
         let skills = skills.map(str::to_owned);
-        sections.extend(skills.map(|text| Section::of_run("skills", PRIORITY_CONTEXT, Lasts::Stable, text)));
+        sections.extend(skills.map(|text| Section::of_run(of_skills, PRIORITY_CONTEXT, Lasts::Stable, text)));
         if recalls {
             let of = memory_of(rules.memory.scope, agent, user);
             let told = documents.recalled(&new.tenant, &of, &rules.memory, &new.messages).await?;
-            sections.extend(told.map(|text| Section::of_run("memory", PRIORITY_CONTEXT, Lasts::Run, text)));
+            sections.extend(told.map(|text| Section::of_run(of_memory, PRIORITY_CONTEXT, Lasts::Run, text)));
         }
         Ok(sections)
     }

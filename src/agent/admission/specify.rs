@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::admission::said::{Said, said};
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::Given;
@@ -64,25 +65,34 @@ impl Admission {
                 Some((asked, listed))
             }
         };
-        let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
-        let skills = self.skills(asked_for, (generation, policy.as_deref()), &mut selected).await?;
+        let patterns = &*resolved.settings.rules.skills;
+        let skills = self.skills((new, patterns), (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
         let servers = selected.servers();
         let unheard = selected.unheard();
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms.clone();
-        let given =
-            Given { new, session, resolved: &resolved, selected: &selected, generation, skills: skills.as_deref() };
+        let given = Given {
+            new,
+            session,
+            resolved: &resolved,
+            selected: &selected,
+            generation,
+            skills: skills.text.as_deref(),
+        };
         let told = self.told(given).await?;
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
         (spec.policy, spec.hooks) = (policy, hooks);
+        let Said { judged, warnings: of_prompt } = said(new.prompt.as_deref(), &spec.guards)?;
+        if let Some(prompt) = spec.prompt.as_mut().filter(|_| !judged.is_empty()) {
+            Arc::make_mut(prompt).said = judged;
+        }
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
         }
         spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
-        spec.warnings.extend(warnings);
-        spec.warnings.extend(told.warnings);
+        spec.warnings.extend(warnings.into_iter().chain(told.warnings).chain(of_prompt).chain(skills.warning));
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());

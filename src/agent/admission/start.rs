@@ -146,8 +146,7 @@ impl Admission {
         new: &NewRun,
         mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
-        let (since, mut pauses) = (Instant::now(), BUDGET_PAUSES);
-        let mut retry = RetryConflicts::new();
+        let (since, mut pauses, mut retry) = (Instant::now(), BUDGET_PAUSES, RetryConflicts::new());
         while retry.next().await {
             if self.lifecycle.is_refusing() {
                 return Err(StartError::Draining);
@@ -190,8 +189,8 @@ impl Admission {
             None => Some(Turn::Now),
         };
         let Some(turn) = turn else { return Ok(None) };
-        let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         let mut candidate = self.prepare(new, session.as_ref()).await?;
+        let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         if turn.must_wait() {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
         }
@@ -207,11 +206,14 @@ impl Admission {
         {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
+        let spec = candidate.spec.clone();
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn, &beginning.records)).await?
         } else {
             self.launch(new, candidate, turn, (beginning, nudges, counted))
         };
+        // A request that is refused writes nothing.
+        self.seed_files(&spec).await;
         Ok(Some(started))
     }
 
@@ -226,7 +228,6 @@ impl Admission {
         };
         let generation = self.generation_of(new);
         let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
-        self.seed_files(&spec).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {
