@@ -1,7 +1,9 @@
 //! What a run's prompt has of documents: files of its agent, skills, and what is remembered.
 
-use crate::agent::admission::Admission;
+use std::sync::Arc;
+
 use crate::agent::admission::told::Given;
+use crate::agent::admission::{Admission, Started};
 use crate::agent::documents::recall::memory_of;
 use crate::agent::error::StartError;
 use crate::types::RunSpec;
@@ -9,15 +11,16 @@ use crate::types::memory::AgentFiles;
 use crate::types::prompt::{Lasts, OF_DOCUMENTS, PRIORITY_CONTEXT, PRIORITY_LAYER, Section};
 
 impl Admission {
-    /// Makes the copies of its agent's files that the user of a run lacks. The run is stored and was told the files themselves, so
-    /// if the store does not answer, the user's next run makes the copies.
-    pub(super) async fn seed_files(&self, spec: &RunSpec) {
+    /// A run that was started, once its user has the copies of its agent's files. The run is stored and was told the files
+    /// themselves, so if the store does not answer, the user's next run makes the copies.
+    pub(super) async fn seeded(&self, started: Started, spec: Arc<RunSpec>) -> Started {
         let (files, user) = (&spec.rules.files, spec.options.sampling.user.as_deref());
-        let Some(user) = user.filter(|user| !files.of_user.is_empty() && !user.is_empty()) else { return };
-        let seeded = Box::pin(self.launcher.documents.seed_files(&spec.tenant, (&spec.agent, user), files)).await;
-        if let Err(error) = seeded {
+        let Some(user) = user.filter(|user| !user.is_empty()) else { return started };
+        let made = self.launcher.documents.seed_files(&spec.tenant, (&spec.agent, user), files).await;
+        if let Err(error) = made {
             tracing::warn!(run = %spec.id, %error, "the copies of an agent's files could not be made for a user yet");
         }
+        started
     }
 
     /// The sections of documents of a run's prompt. Nothing is read for an agent that has none.

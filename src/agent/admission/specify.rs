@@ -78,7 +78,7 @@ impl Admission {
             resolved: &resolved,
             selected: &selected,
             generation,
-            skills: skills.text.as_deref(),
+            skills: skills.as_ref().and_then(|skills| skills.text.as_deref()),
         };
         let told = self.told(given).await?;
         let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
@@ -92,7 +92,9 @@ impl Admission {
             named::note(&mut spec, asked, listed);
         }
         spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
-        spec.warnings.extend(warnings.into_iter().chain(told.warnings).chain(of_prompt).chain(skills.warning));
+        spec.warnings.extend(
+            warnings.into_iter().chain(told.warnings).chain(of_prompt).chain(skills.and_then(|skills| skills.warning)),
+        );
         spec.warnings.extend(unheard);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());

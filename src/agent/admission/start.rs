@@ -206,15 +206,15 @@ impl Admission {
         {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
-        let spec = candidate.spec.clone();
+        let seeds = (!candidate.spec.rules.files.of_user.is_empty()).then(|| candidate.spec.clone());
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn, &beginning.records)).await?
         } else {
             self.launch(new, candidate, turn, (beginning, nudges, counted))
         };
         // A request that is refused writes nothing.
-        self.seed_files(&spec).await;
-        Ok(Some(started))
+        let Some(spec) = seeds else { return Ok(Some(started)) };
+        Ok(Some(Box::pin(self.seeded(started, spec)).await))
     }
 
     /// Prepares a new run before it is stored: its specification, its slot and its lease.
