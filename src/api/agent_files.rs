@@ -1,6 +1,6 @@
 //! `/v1/agents/{agent}/files`: what agents are told from the start.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 
 use crate::agent::documents::Collection;
@@ -9,7 +9,7 @@ use crate::agent::error::LookupError;
 use crate::api::auth::Caller;
 use crate::api::documents::{DocumentDeletion, Owner, missing};
 use crate::api::error::ApiError;
-use crate::api::extract::{JsonText, Query};
+use crate::api::extract::{JsonText, Query, Texts};
 use crate::api::paging::page_of;
 use crate::api::params::{AgentFileParams, AgentFilesParams};
 use crate::api::state::Api;
@@ -25,7 +25,7 @@ use crate::api::wire::run::List;
 pub async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Path(agent): Path<String>,
+    Texts(agent): Texts<String>,
     query: Query,
 ) -> Result<Response, ApiError> {
     let (of, limit) = (files(agent, &query, &caller)?, query.limit()?);
@@ -47,7 +47,7 @@ pub async fn list(
 pub async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Path((agent, file)): Path<(String, String)>,
+    Texts((agent, file)): Texts<(String, String)>,
     query: Query,
 ) -> Result<Response, ApiError> {
     let of = files(agent, &query, &caller)?;
@@ -69,7 +69,7 @@ pub async fn get(
 pub async fn put(
     State(api): State<Api>,
     caller: Caller,
-    Path((agent, file)): Path<(String, String)>,
+    Texts((agent, file)): Texts<(String, String)>,
     query: Query,
     body: JsonText,
 ) -> Result<Response, ApiError> {
@@ -90,11 +90,11 @@ pub async fn put(
 pub async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Path((agent, file)): Path<(String, String)>,
+    Texts((agent, file)): Texts<(String, String)>,
     query: Query,
 ) -> Result<Response, ApiError> {
     let of = files(agent, &query, &caller)?;
-    api.agent.documents().delete(&caller.tenant, &of, &file).await?;
+    api.agent.documents().delete(&caller.tenant, &of, (&file, None)).await?;
     Ok(axum::Json(DocumentDeletion { id: file, object: "memory.document", deleted: true }).into_response())
 }
 

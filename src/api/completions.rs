@@ -119,6 +119,8 @@ async fn complete(
     };
     let (mut new, shape) = read_request(text, context)?;
     if shape.dry_run {
+        // What it answers with are the session's history and layers, files, and what is remembered.
+        caller.check(Scope::Read)?;
         new.memory = Arc::new(body.into_memory());
         return Box::pin(dry_run(api, &new)).await;
     }

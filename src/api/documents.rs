@@ -13,9 +13,7 @@ use crate::api::extract::Query;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::types::Tenant;
-
-/// Longest user whose memory is asked for, in bytes.
-const MAX_USER: usize = 4_096;
+use crate::types::memory::MOST_USER;
 
 /// That a document is gone.
 #[derive(Debug, Serialize, ToSchema)]
@@ -75,8 +73,8 @@ impl Owner {
         if owner.agent.as_deref().is_some_and(|agent| agent.len() > 64 || Tenant::parse(agent).is_none()) {
             return Err(ApiError::invalid("agent", "is not the name of an agent"));
         }
-        if owner.user.as_ref().is_some_and(|user| user.len() > MAX_USER) {
-            return Err(ApiError::invalid("user", format!("must not be longer than {MAX_USER} bytes")));
+        if owner.user.as_ref().is_some_and(|user| user.len() > MOST_USER) {
+            return Err(ApiError::invalid("user", format!("must not be longer than {MOST_USER} bytes")));
         }
         let forbidden = match &owner.agent {
             Some(agent) => !caller.requester().may_use(agent),

@@ -6,6 +6,7 @@ use axum::body::HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::request::Parts;
 use http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
 use crate::agent::RequestMemory;
@@ -98,6 +99,23 @@ pub struct SessionPath(
     #[param(value_type = String, pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub SessionId,
 );
+
+/// Other texts of a path. What is not text is at no known place.
+#[derive(Debug)]
+pub struct Texts<T>(
+    /// The texts
+    pub T,
+);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Texts<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let texts = Path::<T>::from_request_parts(parts, state).await;
+        let unknown = |_| ApiError::new(ErrorCode::UnknownUrl, "the path is not valid UTF-8");
+        texts.map(|Path(texts)| Self(texts)).map_err(unknown)
+    }
+}
 
 async fn id_of<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, ApiError> {
     let id = Path::<String>::from_request_parts(parts, state).await;

@@ -1,6 +1,6 @@
 //! `/v1/sessions/{id}/layers/{name}`: layers of a session's prompts.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::agent::session::layers::LayerError;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::{JsonText, SessionPath, header_text};
+use crate::api::extract::{JsonText, SessionPath, Texts, header_text};
 use crate::api::params::LayerHeaders;
 use crate::api::state::Api;
 use crate::api::wire::body::clip;
@@ -39,13 +39,14 @@ pub struct LayerDeletion {
 pub async fn put(
     State(api): State<Api>,
     caller: Caller,
-    Path((id, name)): Path<(String, String)>,
+    Texts((id, name)): Texts<(String, String)>,
     headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     let layer = read_layer(&name, body.as_str()?)?;
-    let expected = expected(&headers)?;
-    let put = api.agent.sessions().put_layer(&caller.tenant, &session(&id)?, layer, expected).await?;
+    let (expected, id) = (expected(&headers)?, session(&id)?);
+    refuse_bound(&api, &caller, &id).await?;
+    let put = api.agent.sessions().put_layer(&caller.tenant, &id, layer, expected).await?;
     Ok(versioned(put.into()))
 }
 
@@ -58,7 +59,7 @@ pub async fn put(
 pub async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Path((id, name)): Path<(String, String)>,
+    Texts((id, name)): Texts<(String, String)>,
 ) -> Result<Response, ApiError> {
     let found = api.agent.sessions().layer(&caller.tenant, &session(&id)?, &name).await?;
     Ok(versioned(found.into()))
@@ -73,10 +74,12 @@ pub async fn get(
 pub async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Path((id, name)): Path<(String, String)>,
+    Texts((id, name)): Texts<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    api.agent.sessions().delete_layer(&caller.tenant, &session(&id)?, &name, expected(&headers)?).await?;
+    let (expected, id) = (expected(&headers)?, session(&id)?);
+    refuse_bound(&api, &caller, &id).await?;
+    api.agent.sessions().delete_layer(&caller.tenant, &id, &name, expected).await?;
     Ok(axum::Json(LayerDeletion { name, object: "session.layer", deleted: true }).into_response())
 }
 
@@ -90,6 +93,21 @@ pub async fn list(State(api): State<Api>, caller: Caller, SessionPath(id): Sessi
     let session = api.agent.sessions().get(&caller.tenant, &id).await?.session;
     let layers = session.layers.into_iter().map(LayerObject::from).collect();
     Ok(axum::Json(List::new(layers, false, |layer: &LayerObject| layer.name.clone())).into_response())
+}
+
+/// Refuses a caller that may use some agents only, unless the session is one of these agents: a layer instructs whichever agent
+/// runs in its session.
+async fn refuse_bound(api: &Api, caller: &Caller, id: &SessionId) -> Result<(), ApiError> {
+    if caller.agents.is_none() {
+        return Ok(());
+    }
+    let found = api.agent.sessions().get(&caller.tenant, id).await?.session;
+    if found.agent.as_deref().is_some_and(|agent| caller.requester().may_use(agent)) {
+        return Ok(());
+    }
+    let message =
+        "this key may use some agents only, and the session is not one of theirs: its `agent` is none of them";
+    Err(ApiError::new(ErrorCode::Forbidden, message).permanent())
 }
 
 fn session(id: &str) -> Result<SessionId, ApiError> {

@@ -13,6 +13,7 @@ use crate::api::paging::page_of;
 use crate::api::params::{MemoryDocumentsParams, MemoryParams};
 use crate::api::state::Api;
 use crate::api::wire::document::{MemoryDocument, PutMemory};
+use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
 
 /// Lists the documents of a memory by their names.
@@ -63,7 +64,9 @@ pub async fn put(
 ) -> Result<Response, ApiError> {
     let of = Owner::read(&query, &caller)?.memory();
     let put = PutMemory::read(body.as_str()?)?;
-    let limits = memory_limits(&caller.generation.memory.unwrap_or_default());
+    let off =
+        || ApiError::new(ErrorCode::Forbidden, "agents of this server remember nothing: memory is off").permanent();
+    let limits = memory_limits(&caller.generation.memory.ok_or_else(off)?);
     let put = api.agent.documents().put(&caller.tenant, &of, &name, (&put.change(), &limits)).await?;
     Ok(axum::Json(MemoryDocument::new(&of, put, true)).into_response())
 }
@@ -81,6 +84,6 @@ pub async fn delete(
     query: Query,
 ) -> Result<Response, ApiError> {
     let of = Owner::read(&query, &caller)?.memory();
-    api.agent.documents().delete(&caller.tenant, &of, &name).await?;
+    api.agent.documents().delete(&caller.tenant, &of, (&name, None)).await?;
     Ok(axum::Json(DocumentDeletion { id: name, object: "memory.document", deleted: true }).into_response())
 }

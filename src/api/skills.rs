@@ -30,7 +30,7 @@ pub async fn list(State(api): State<Api>, caller: Caller) -> Result<Response, Ap
     Ok(axum::Json(List::new(data, false, |skill: &SkillObject| skill.name.clone())).into_response())
 }
 
-/// Reads a skill.
+/// Reads a skill; of one of the operator's not the instructions.
 #[utoipa::path(
     get, path = "/v1/skills/{name}", tag = "memory", operation_id = "getSkill",
     params(DocumentPath),
@@ -42,7 +42,8 @@ pub async fn get(
     DocumentPath(name): DocumentPath,
 ) -> Result<Response, ApiError> {
     if let Some(skill) = of_operator(&caller, &name) {
-        return Ok(axum::Json(SkillObject::new(known(skill), None, true)).into_response());
+        // What the operator's say is for models alone.
+        return Ok(axum::Json(SkillObject::new(known(skill), None, false)).into_response());
     }
     let found = api.agent.documents().get(&caller.tenant, &skills_of_tenant(), &name).await;
     let found = found.map_err(LookupError::Store)?.ok_or_else(|| missing(&name))?;
@@ -62,6 +63,7 @@ pub async fn put(
     DocumentPath(name): DocumentPath,
     body: JsonText,
 ) -> Result<Response, ApiError> {
+    refuse_bound(&caller)?;
     refuse_operators(&caller, &name)?;
     let put = PutSkill::read(body.as_str()?)?;
     let of = skills_of_tenant();
@@ -80,12 +82,22 @@ pub async fn delete(
     caller: Caller,
     DocumentPath(name): DocumentPath,
 ) -> Result<Response, ApiError> {
-    let deleted = api.agent.documents().delete(&caller.tenant, &skills_of_tenant(), &name).await;
+    refuse_bound(&caller)?;
+    let deleted = api.agent.documents().delete(&caller.tenant, &skills_of_tenant(), (&name, None)).await;
     if deleted.is_err() {
         refuse_operators(&caller, &name)?;
     }
     deleted?;
     Ok(axum::Json(DocumentDeletion { id: name, object: "skill", deleted: true }).into_response())
+}
+
+/// Refuses a caller that may use some agents only: skills are of all agents of the tenant.
+fn refuse_bound(caller: &Caller) -> Result<(), ApiError> {
+    if caller.agents.is_none() {
+        return Ok(());
+    }
+    let message = "this key may use some agents only, and skills are for all agents of the tenant";
+    Err(ApiError::new(ErrorCode::Forbidden, message).permanent())
 }
 
 /// Refuses to change a skill that is the operator's.

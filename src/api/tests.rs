@@ -300,9 +300,16 @@ fn agent_that_stores(
     store: Arc<dyn Store>,
     keys: impl IntoIterator<Item = KeyConfig>,
 ) -> crate::agent::Agent {
+    let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
+    let memory = Some(crate::config::MemoryConfig::default());
+    agent_of(tenant_bytes, store, Generation { keys, memory, ..Default::default() })
+}
+
+/// An agent that is configured so.
+fn agent_of(tenant_bytes: u64, store: Arc<dyn Store>, generation: Generation) -> crate::agent::Agent {
     crate::agent::Agent::new(
         store,
-        Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
+        generation,
         crate::agent::Retention {
             run: std::time::Duration::from_secs(60),
             wait: std::time::Duration::from_secs(60),

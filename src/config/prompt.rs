@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::prompt_template::{PromptTemplates, Text};
 use super::reader::Section;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name};
-use crate::types::prompt::{Channel, Lasts, Merge, PRIORITY_CONTEXT, PRIORITY_LAYER, PRIORITY_SYSTEM};
+use crate::types::prompt::{Channel, Lasts, Merge, OF_DOCUMENTS, PRIORITY_CONTEXT, PRIORITY_LAYER, PRIORITY_SYSTEM};
 use crate::types::prompt::{PromptLayer, PromptMode, TAG_SYSTEM, Written};
 
 /// What an agent's prompts have.
@@ -29,6 +29,8 @@ pub struct PromptConfig {
     pub channel: Option<Channel>,
     /// Most characters of what a request adds; `None` if it may add nothing.
     pub max_extra_context: Option<u32>,
+    /// Whether requests may bring layers.
+    pub request_layers: bool,
     /// Whether callers may read what it says.
     pub reveal: bool,
     /// The texts of sections.
@@ -51,7 +53,8 @@ impl Default for PromptConfig {
             time_zone: "UTC".to_owned(),
             channel: None,
             max_extra_context: None,
-            reveal: true,
+            request_layers: false,
+            reveal: false,
             templates: PromptTemplates::default(),
             parent: None,
             layers: Vec::new(),
@@ -124,9 +127,15 @@ impl PromptConfig {
                 max_extra_context,
                 parent.max_extra_context,
             ),
+            request_layers: section.key(
+                "request_layers",
+                "Whether requests may bring [layers](prompts.md#layers): instructions, for whoever may send requests.",
+                parent.request_layers,
+            ),
             reveal: section.key(
                 "reveal",
-                "Whether a [dry run](prompts.md#dry-run) shows what the prompt says, and not only its sections and their sizes.",
+                "Whether a [dry run](prompts.md#dry-run) shows any caller whose key has the scope `read` what the prompt says, and not only its \
+                 sections and their sizes.",
                 parent.reveal,
             ),
             templates: section.section("templates", |section| PromptTemplates::read(section, &parent.templates)),
@@ -170,6 +179,9 @@ fn read_text(
 pub(super) fn read_layer(name: &str, section: &mut Section<'_>) -> Option<PromptLayer> {
     if !is_plain_name(name) {
         section.refuse_here(PLAIN_NAME);
+    }
+    if OF_DOCUMENTS.contains(&name) {
+        section.refuse_here("is the name of a section that the server writes of documents; take another");
     }
     let text: Option<Text> =
         section.required("text", "What the model is told. Without any, an earlier layer of the name is left out.");

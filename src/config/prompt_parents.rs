@@ -34,6 +34,11 @@ pub(super) fn inherit_layers_of(
         let what = format!("there is no agent `{parent}`; {}", suggestion(parent, &known));
         return section.refuse_outside("prompt.parent", what);
     };
+    let reveals = |name: &str| agents.get(name).is_some_and(|agent| agent.prompt.reveal);
+    if agent.prompt.reveal && !(parent.prompt.reveal && reveals(DEFAULT_AGENT)) {
+        let what = "may be true only where the agents of the file that this one inherits from have it";
+        section.refuse_outside("prompt.reveal", what.to_owned());
+    }
     if !parent.prompt.layers.is_empty() {
         let layers = parent.prompt.layers.iter().chain(&agent.prompt.layers).cloned().collect();
         Arc::make_mut(&mut agent.prompt).layers = layers;

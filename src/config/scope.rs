@@ -75,7 +75,7 @@ impl Scopes {
     /// operator did not.
     #[must_use]
     pub fn of_tenant() -> Self {
-        let is_given = |scope: &Scope| !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents);
+        let is_given = |scope: &Scope| !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents | Scope::Skills);
         Self(Self::all().0.into_iter().filter(is_given).collect())
     }
 
@@ -102,7 +102,7 @@ impl FromToml for Scopes {
         if scopes.is_empty() {
             return Err(Misread::new(
                 value,
-                "a key without any scope could do nothing; leave the list out for all but `metrics`, `tools` and `agents`",
+                "a key without any scope could do nothing; leave the list out for all but `metrics`, `tools`, `agents` and `skills`",
             ));
         }
         Ok(Self(scopes))

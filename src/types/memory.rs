@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::json::is_default;
 
+/// Longest user, in bytes.
+pub const MOST_USER: usize = 4_096;
 /// Most passages of a memory that a model is shown at the begin of a run.
 pub const MOST_RECALLED: u32 = 50;
 /// Most characters of them.

@@ -17,6 +17,9 @@ pub const PRIORITY_CONTEXT: u32 = 100;
 /// The tag of what every prompt has.
 pub const TAG_SYSTEM: &str = "system";
 
+/// The sections of documents: files of an agent, skills, and what is remembered. No layer has one of these names.
+pub const OF_DOCUMENTS: [&str; 3] = ["files", "skills", "memory"];
+
 /// A piece of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
@@ -130,6 +133,9 @@ pub struct Prompt {
     pub of_run: Option<Message>,
     /// Its sections, in their order.
     pub sections: Vec<SectionNote>,
+    /// What its request says in it, if guardrails judge that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// Stands for what its request asked for, if that was anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<u64>,

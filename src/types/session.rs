@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::types::clock::now_ms;
 use crate::types::context::SessionContext;
+use crate::types::json::is_default;
 use crate::types::prompt::PromptLayer;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
@@ -56,6 +57,9 @@ pub struct Session {
     /// Layers of the prompts of its runs, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<SessionLayer>,
+    /// The highest version of a layer that was taken out. A new one begins above it, so no version comes again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub layers_floor: u64,
     /// The run that holds it now: live, or waiting for its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_run: Option<RunId>,
@@ -92,6 +96,7 @@ impl Session {
             runs: 0,
             context: None,
             layers: Vec::new(),
+            layers_floor: 0,
             active_run: None,
             queue: Vec::new(),
             concurrent_runs: Vec::new(),

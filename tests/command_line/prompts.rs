@@ -25,6 +25,7 @@ merge = "add"
 
 [agents.support.prompt]
 sections = ["runtime"]
+reveal = true
 
 [agents.support.prompt.templates]
 runtime = "You are {agent}."

@@ -19,6 +19,7 @@ mod price;
 mod question;
 mod remembered;
 mod rules;
+mod said;
 mod screened;
 mod select;
 mod skilled;

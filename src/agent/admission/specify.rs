@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::admission::said::{Said, said};
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::{Given, begins_conversation};
@@ -64,15 +65,16 @@ impl Admission {
                 Some((asked, listed))
             }
         };
-        let asked_for = (&new.tenant, &*resolved.settings.rules.skills);
-        let skills = self.skills(asked_for, (generation, policy.as_deref()), &mut selected).await?;
+        let patterns = &*resolved.settings.rules.skills;
+        let skills = self.skills((new, patterns), (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
         let (servers, unheard) = (selected.servers(), selected.unheard());
         // A model that summarises is sent texts alone, whatever the session has.
         let texts = History::default();
         let sent = if new.compacts() { &texts } else { history };
         let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
-        let given = Given::new(new, session, (&resolved, &selected, generation, skills.as_deref()));
+        let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
+        let given = Given::new(new, session, (&resolved, &selected, generation, of_skills));
         // Boxed, as most runs are told nothing that is to be gathered.
         let told = if given.is_plain() { given.plain() } else { Box::pin(self.told(given)).await? };
         let terms = resolved.called.terms.clone();
@@ -80,13 +82,14 @@ impl Admission {
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
+        let of_prompt = hold_prompt(&mut spec, new)?;
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
         }
         spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
-        spec.warnings.extend(warnings);
-        spec.warnings.extend(told.warnings);
-        spec.warnings.extend(unheard);
+        let of_skills = skills.and_then(|skills| skills.warning);
+        spec.warnings
+            .extend(warnings.into_iter().chain(told.warnings).chain(of_prompt).chain(of_skills).chain(unheard));
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(servers.clone(), generation.tools.clone(), generation.servers_of(&spec), &spec);
@@ -104,6 +107,15 @@ impl Admission {
 fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
     let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
     named.ok_or(StartError::ModelMissing)
+}
+
+/// Holds what a request says in its prompt to what users' messages are held to. Returns what its caller should know.
+fn hold_prompt(spec: &mut RunSpec, new: &NewRun) -> Result<Vec<String>, StartError> {
+    let Said { judged, warnings } = said(new.prompt.as_deref(), &spec.guards)?;
+    if let Some(prompt) = spec.prompt.as_mut().filter(|_| !judged.is_empty()) {
+        Arc::make_mut(prompt).said = judged;
+    }
+    Ok(warnings)
 }
 
 /// Refuses a compaction for an agent that makes none.

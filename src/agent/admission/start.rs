@@ -147,8 +147,7 @@ impl Admission {
         new: &NewRun,
         mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
-        let (since, mut pauses) = (Instant::now(), BUDGET_PAUSES);
-        let mut retry = RetryConflicts::new();
+        let (since, mut pauses, mut retry) = (Instant::now(), BUDGET_PAUSES, RetryConflicts::new());
         while retry.next().await {
             if self.lifecycle.is_refusing() {
                 return Err(StartError::Draining);
@@ -191,8 +190,8 @@ impl Admission {
             None => Some(turn_in_new(new)?),
         };
         let Some(turn) = turn else { return Ok(None) };
-        let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         let mut candidate = self.prepare(new, session.as_ref()).await?;
+        let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         if turn.must_wait() {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
         }
@@ -208,12 +207,15 @@ impl Admission {
         {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
+        let seeds = (!candidate.spec.rules.files.of_user.is_empty()).then(|| candidate.spec.clone());
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn, &beginning.records)).await?
         } else {
             self.launch(new, candidate, turn, (beginning, nudges, counted))
         };
-        Ok(Some(started))
+        // A request that is refused writes nothing.
+        let Some(spec) = seeds else { return Ok(Some(started)) };
+        Ok(Some(Box::pin(self.seeded(started, spec)).await))
     }
 
     /// Prepares a new run before it is stored: its specification, its slot and its lease.
@@ -229,7 +231,6 @@ impl Admission {
         let rest = transcript::without_known(new, &history);
         let new = rest.as_deref().unwrap_or(new);
         let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
-        self.seed_files(&spec).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {

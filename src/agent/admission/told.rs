@@ -213,6 +213,9 @@ fn layered(given: Given<'_>, written: Vec<Section>, warnings: &mut Vec<String>) 
             ));
         }
     }
+    if new.prompt.as_ref().is_some_and(|asked| !asked.layers.is_empty()) && !settings.prompt.request_layers {
+        return Err(invalid("agent.prompt.layers", "the agent takes no layers from requests".to_owned()));
+    }
     for (place, layer) in new.prompt.iter().flat_map(|asked| &asked.layers).enumerate() {
         if stack.put(SectionOwner::Request, layer).is_err() {
             let message = format!("the agent does not let requests change the layer {:?}", layer.name);

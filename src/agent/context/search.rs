@@ -21,6 +21,8 @@ const PARAMETER: u32 = 1;
 const MAX_WORDS: usize = 400;
 /// Longest word that counts, in bytes.
 const MAX_WORD: usize = 40;
+/// What a word takes beside its letters and places, about.
+const WORD: usize = 96;
 /// How deep parameters are looked for in a schema.
 const MAX_DEPTH: usize = 4;
 /// Words that tell no text from another.
@@ -65,6 +67,12 @@ impl Index {
         let mean_length =
             lengths.iter().sum::<f64>() / f64::from(u32::try_from(lengths.len().max(1)).unwrap_or(u32::MAX));
         Self { places, lengths, mean_length }
+    }
+
+    /// How many bytes of memory it takes, about.
+    pub fn bytes(&self) -> usize {
+        let words = self.places.iter().map(|(word, places)| WORD + word.capacity() + size_of_val(&**places));
+        words.sum::<usize>() + size_of_val(&*self.lengths)
     }
 
     /// The places of the texts that fit best, the best first. Of two that fit alike the earlier one comes first.

@@ -3,9 +3,6 @@
 use crate::agent::documents::error::DocumentError;
 use crate::agent::ledger::collection::{CollectionHead, StoredText};
 
-/// Changes that are remembered as made. One is looked for only after a crash, so a few of others may have come meanwhile.
-const REMEMBERED: usize = 8;
-
 /// How much a collection may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -32,26 +29,14 @@ pub struct Change<'a> {
     pub once: Option<&'a str>,
 }
 
-/// What becomes of a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Made {
-    /// The document says this from now on.
-    Changed(StoredText),
-    /// The change was made before.
-    Before,
-}
-
 impl Change<'_> {
-    /// What it makes of a document of this name and version.
+    /// What it makes of a document. One that is new begins above `floor`.
     pub(super) fn of(
         &self,
-        (name, version, before): (&str, u64, Option<&StoredText>),
+        (name, before, floor): (&str, Option<&StoredText>, u64),
         now_ms: u64,
-    ) -> Result<Made, DocumentError> {
-        let made_by = before.map(|before| before.made_by.as_slice()).unwrap_or_default();
-        if self.once.is_some_and(|once| made_by.iter().any(|made| made == once)) {
-            return Ok(Made::Before);
-        }
+    ) -> Result<StoredText, DocumentError> {
+        let version = before.map_or(0, |before| before.version);
         if self.version.is_some_and(|expected| expected != version) {
             return Err(DocumentError::Changed { name: name.to_owned(), actual: version });
         }
@@ -61,10 +46,9 @@ impl Change<'_> {
         };
         let description = self.description.map(str::to_owned);
         let description = description.or_else(|| before.map(|before| before.description.clone())).unwrap_or_default();
-        let newest = made_by.len().saturating_sub(if self.once.is_some() { REMEMBERED - 1 } else { REMEMBERED });
-        let made_by = made_by.iter().skip(newest).cloned().chain(self.once.map(str::to_owned)).collect();
         let created_ms = before.map_or(now_ms, |before| before.created_ms);
-        Ok(Made::Changed(StoredText { content, description, created_ms, updated_ms: now_ms, made_by }))
+        let version = before.map_or(floor, |before| before.version) + 1;
+        Ok(StoredText { content, description, created_ms, updated_ms: now_ms, version })
     }
 }
 
@@ -104,14 +88,11 @@ mod tests {
     use super::*;
 
     fn text(content: &str) -> StoredText {
-        StoredText { content: content.into(), created_ms: 1, updated_ms: 1, ..StoredText::default() }
+        StoredText { content: content.into(), created_ms: 1, updated_ms: 1, version: 3, ..StoredText::default() }
     }
 
     fn made(change: &Change<'_>, before: Option<&StoredText>) -> StoredText {
-        match change.of(("a", 3, before), 9).unwrap() {
-            Made::Changed(text) => text,
-            Made::Before => panic!("it was not made before"),
-        }
+        change.of(("a", before, 5), 9).unwrap()
     }
 
     #[test]
@@ -126,30 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_made_once_also_if_a_few_others_came_meanwhile() {
-        fn change(once: &str) -> Change<'_> {
-            Change { content: "x", appends: true, once: Some(once), ..Change::default() }
-        }
-        let mut document = made(&change("call_0"), None);
-        for other in 1..8 {
-            let call = format!("call_{other}");
-            document = made(&change(&call), Some(&document));
-        }
-        assert_eq!(change("call_0").of(("a", 8, Some(&document)), 9), Ok(Made::Before));
-        document = made(&change("call_8"), Some(&document));
-        assert_eq!(document.made_by.len(), REMEMBERED);
-        let replaced = made(&Change { content: "y", ..Change::default() }, Some(&document));
-        assert_eq!(replaced.made_by, document.made_by, "who is no run is not remembered");
-    }
-
-    #[test]
-    fn a_change_of_another_version_is_refused() {
+    fn a_change_of_another_version_is_refused_and_no_version_comes_again() {
         let change = |version| Change { content: "x", version: Some(version), ..Change::default() };
-        assert!(change(3).of(("a", 3, Some(&text("a"))), 9).is_ok());
+        assert_eq!(change(3).of(("a", Some(&text("a")), 5), 9).map(|text| text.version), Ok(4));
         let refused = Err(DocumentError::Changed { name: "a".into(), actual: 3 });
-        assert_eq!(change(2).of(("a", 3, Some(&text("a"))), 9), refused);
-        assert_eq!(change(0).of(("a", 3, Some(&text("a"))), 9), refused);
-        assert!(change(0).of(("a", 0, None), 9).is_ok());
+        assert_eq!(change(2).of(("a", Some(&text("a")), 5), 9), refused);
+        assert_eq!(change(0).of(("a", Some(&text("a")), 5), 9), refused);
+        assert_eq!(change(0).of(("a", None, 5), 9).map(|text| text.version), Ok(6));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Deletes everything of a user, or of a collection.
 //!
-//! Documents go a page at a time, each page in one commit with the head, and the head goes with the last of them. So a deletion
-//! that breaks off is completed by repeating it, and what is counted is true at any time.
+//! Documents go a page at a time, each page in one commit with the head, which forgets whose it was with the last of them. So a
+//! deletion that breaks off is completed by repeating it, what is counted is true at any time, and who read before the deletion
+//! cannot write what was deleted.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use crate::agent::documents::Documents;
 use crate::agent::documents::error::DocumentError;
 use crate::agent::documents::named::named;
 use crate::agent::error::unavailable;
-use crate::agent::ledger::collection::{Collection, CollectionHead};
+use crate::agent::ledger::collection::{Collection, CollectionHead, KEPT};
 use crate::agent::ledger::document::{decode, encode};
 use crate::store::retry::RetryConflicts;
-use crate::store::{Check, CommitError, Order, Scan, Tx, Write};
+use crate::store::{CommitError, Order, Scan, Tx, Write};
 use crate::types::Tenant;
 
 /// Documents deleted at a time.
@@ -52,35 +53,32 @@ impl Documents {
         let (partition, prefix, store) = (of.partition(tenant), of.prefix(), self.ledger.store());
         let Some(found) = store.get(&partition, &of.head()).await? else { return Ok(Page::Last(0)) };
         let head: CollectionHead = decode(&found.value)?;
+        if head.of.is_none() {
+            return Ok(Page::Last(0));
+        }
         let scan = Scan { prefix: prefix.clone(), after: None, limit: PAGE, order: Order::Ascending };
         let page = store.scan(&partition, scan).await?;
+        let is_last = page.len() < PAGE;
         let mut left = head.clone();
-        let mut tx = Tx::new(partition).check(Check::Version { key: of.head(), version: found.version });
+        let mut tx = Tx::new(partition);
         for (key, document) in &page {
             let name = key.strip_prefix(&*prefix).unwrap_or(key);
-            left.bytes = left.bytes.saturating_sub(named(name, document)?.text.bytes(name));
+            let document = named(name, document)?;
+            left.bytes = left.bytes.saturating_sub(document.text.bytes(name));
             left.documents = left.documents.saturating_sub(1);
+            left.floor = left.floor.max(document.version);
             tx = tx.write(Write::Delete { key: key.as_str().into() });
         }
-        let is_last = page.len() < PAGE;
-        let write = if is_last {
-            left = CollectionHead::default();
-            // Before the head: whoever makes the collection anew, which begins once the head is gone, puts another entry.
-            self.index(tenant, Write::Delete { key: of.entry() }).await?;
-            Write::Delete { key: of.head() }
-        } else {
-            Write::Put { key: of.head(), value: encode(&left), ttl: None }
-        };
-        match self.ledger.commit(tx.write(write)).await {
+        if is_last {
+            left = CollectionHead { of: None, documents: 0, bytes: 0, ..left };
+        }
+        match self.ledger.commit(tx.put_at(of.head(), found.version, encode(&left), is_last.then_some(KEPT))).await {
             Ok(()) => {
                 self.ledger.return_storage(tenant, head.stored().saturating_sub(left.stored())).await;
                 let count = page.len() as u64;
                 Ok(if is_last { Page::Last(count) } else { Page::More(count) })
             }
-            Err(CommitError::VersionConflict { .. }) => {
-                self.index(tenant, Write::Put { key: of.entry(), value: encode(of), ttl: None }).await?;
-                Ok(Page::Conflict)
-            }
+            Err(CommitError::VersionConflict { .. }) => Ok(Page::Conflict),
             Err(error) => Err(unavailable(error).into()),
         }
     }

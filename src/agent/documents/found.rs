@@ -33,7 +33,7 @@ impl Documents {
             }
         }
         // What was put meanwhile belongs to a later version, by which the next request reads again.
-        let entry = Arc::new(Entry::of(&head, version, documents));
+        let entry = Arc::new(Entry::of(of.kind, (&head, version), documents));
         self.indexes.0.insert(at, entry.clone());
         Ok(Some(entry))
     }

@@ -127,7 +127,7 @@ impl OwnTool for MemoryTool {
             Does::Search => self.search(&arguments, context).await,
             Does::Read => self.read(&arguments, context).await,
             Does::Write => self.write(call, &arguments, context).await,
-            Does::Delete => self.delete(&arguments, context).await,
+            Does::Delete => self.delete(call, &arguments, context).await,
         };
         match answered {
             Ok(text) => {
@@ -174,12 +174,16 @@ impl MemoryTool {
         let made = self.documents.put(&spec.tenant, &of, name, (&change, &self.limits)).await;
         let Named { text, version, .. } =
             made.map_err(|error| format!("The note {name:?} was not written: {error}."))?;
+        if version == 0 {
+            return Ok(format!("The note {name:?} was written, and deleted since."));
+        }
         Ok(format!("The note {name:?} was written. It has version {version} and {} bytes.", text.content.len()))
     }
 
-    async fn delete(&self, arguments: &Arguments, context: OwnContext<'_>) -> Result<String, String> {
+    async fn delete(&self, call: &ToolCall, arguments: &Arguments, context: OwnContext<'_>) -> Result<String, String> {
         let (spec, name) = (context.run.spec(), arguments.name.as_deref().unwrap_or_default());
-        let deleted = self.documents.delete(&spec.tenant, &memory_of_run(spec), name).await;
+        let asked = (name, Some(call.id.as_str()));
+        let deleted = self.documents.delete(&spec.tenant, &memory_of_run(spec), asked).await;
         deleted.map_err(|error| format!("The note {name:?} was not deleted: {error}."))?;
         Ok(format!("The note {name:?} was deleted."))
     }

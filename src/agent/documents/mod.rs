@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 
-pub use self::change::{Change, Limits, Made};
+pub use self::change::{Change, Limits};
 pub use self::entry::{Entry, Found};
 pub use self::error::DocumentError;
 pub use self::name::{NAME, is_name};
@@ -84,7 +84,8 @@ impl Documents {
     /// How much a collection has, and the number of its changes; `None` if it has nothing.
     pub async fn head(&self, tenant: &Tenant, of: &Collection) -> Result<Option<(CollectionHead, u64)>, Unavailable> {
         let head = self.ledger.store().get(&of.partition(tenant), &of.head()).await?;
-        head.map(|head| Ok((decode(&head.value)?, head.version))).transpose()
+        let head = head.map(|head| Ok::<_, Unavailable>((decode(&head.value)?, head.version))).transpose()?;
+        Ok(head.filter(|(head, _): &(CollectionHead, u64)| head.of.is_some()))
     }
 
     /// The collections about a user, of whatever kind and agent.

@@ -3,11 +3,14 @@
 /// What [`is_name`] asks for, in words.
 pub const NAME: &str = "1 to 100 of A-Z a-z 0-9 . _ - and not only dots";
 
+/// Longest name.
+pub(super) const MAX_NAME: usize = 100;
+
 /// Whether a document can have this name: it is fit for keys and for paths of the API as it is.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=100).contains(&name.len()) && name.bytes().all(allowed) && !name.bytes().all(|byte| byte == b'.')
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed) && !name.bytes().all(|byte| byte == b'.')
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::agent::ledger::collection::StoredText;
 use crate::agent::ledger::document::decode;
 use crate::store::{Document, Unavailable};
 
-/// A document, and the number of its changes.
+/// A document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// Its name.
@@ -15,7 +15,14 @@ pub struct Named {
     pub version: u64,
 }
 
+impl Named {
+    /// A document of this name.
+    pub(super) fn new(name: &str, text: StoredText) -> Self {
+        Self { name: name.to_owned(), version: text.version, text }
+    }
+}
+
 /// The document of this name that the store has so.
 pub(super) fn named(name: &str, document: &Document) -> Result<Named, Unavailable> {
-    Ok(Named { name: name.to_owned(), text: decode(&document.value)?, version: document.version })
+    Ok(Named::new(name, decode(&document.value)?))
 }

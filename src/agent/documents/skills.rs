@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::agent::context::prompt::frame;
 use crate::agent::documents::entry::Entry;
+use crate::agent::documents::name::MAX_NAME;
 use crate::agent::documents::{Collection, Documents, Kind, Limits};
 use crate::store::Unavailable;
 use crate::types::Tenant;
@@ -15,7 +17,7 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// How much a tenant's skills may have.
 pub const SKILL_LIMITS: Limits =
-    Limits { document: (MAX_INSTRUCTIONS + MAX_DESCRIPTION) as u64, documents: 200, bytes: 2 << 20 };
+    Limits { document: (MAX_INSTRUCTIONS + MAX_DESCRIPTION + MAX_NAME) as u64, documents: 200, bytes: 2 << 20 };
 
 /// The skills of a tenant.
 #[must_use]
@@ -137,7 +139,7 @@ fn within(room: usize, before: &str, skills: &AgentSkills, write: impl Fn(&mut S
 
 fn in_full(text: &mut String, Known { name, description, instructions }: Known<'_>) {
     // What a skill says must not end it. Writing to a string cannot fail.
-    let instructions = instructions.replace("</skill", "<\u{200b}/skill");
+    let instructions = frame::within(instructions, "skill");
     let _ = write!(text, "\n\n<skill name=\"{name}\">\n{}\n\n{instructions}\n</skill>", line(description));
 }
 

@@ -34,7 +34,7 @@ pub(super) fn judge_input(recorder: &mut Recorder, history: &History) -> bool {
 
 /// What users said since the model spoke last, and what they answered to what it asked: texts, with the places of their
 /// messages in the run. What was said in its session before the run has none: the run before this one may have ended before it
-/// was judged.
+/// was judged. Nor has what its request says in its prompt.
 pub(super) fn user_texts(run: &Run, history: &History) -> Vec<(Option<u32>, String)> {
     let last = last_said(run);
     let asked = last.map(|last| questions(run, &run.messages()[last])).unwrap_or_default();
@@ -42,6 +42,10 @@ pub(super) fn user_texts(run: &Run, history: &History) -> Vec<(Option<u32>, Stri
     let before = history.iter().rev().take_while(is_unanswered).filter_map(|message| user_text(message, &[]));
     let mut texts: Vec<_> = before.map(|text| (None, text)).collect();
     texts.reverse();
+    if last.is_none() {
+        let in_prompt = run.spec().prompt.iter().flat_map(|prompt| &prompt.said);
+        texts.extend(in_prompt.map(|text| (None, text.clone())));
+    }
     let said = (0..).zip(run.messages()).skip(last.map_or(0, |last| last + 1));
     texts.extend(said.filter_map(|(place, message)| Some((Some(place), user_text(message, &asked)?))));
     texts

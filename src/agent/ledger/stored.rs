@@ -14,13 +14,14 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::agent::error::{StorageError, unavailable};
-use crate::agent::ledger::collection::{Collection, CollectionHead};
+use crate::agent::ledger::collection::{CollectionEntry, CollectionHead};
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::machine::budget::signed;
 use crate::store::pages::scan_pages;
-use crate::store::{CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
+use crate::store::{Check, CommitError, Document, Key, Order, Partition, Scan, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
 use crate::types::session::Session;
 use crate::types::{RunId, SessionId, Tenant};
 
@@ -41,6 +42,8 @@ const CLAIM_SPAN: Duration = Duration::from_secs(6 * 3600);
 /// Claims are made for a day, a run's time and its wait; one that is made for longer is counted for no more than this
 /// beyond the wait.
 const LONGEST_CLAIM: Duration = Duration::from_secs(32 * 24 * 3600);
+/// The head of a collection is there by so long after its entry.
+const NEW_ENTRY: Duration = Duration::from_secs(3_600);
 /// Entries of an index read at a time, and documents that are read at the same time.
 const PAGE: usize = 512;
 const AT_ONCE: usize = 32;
@@ -271,12 +274,29 @@ impl Ledger {
             return Ok(decode::<Session>(&found.value)?.bytes + found.value.len() as u64);
         }
         if key.starts_with(keys::COLLECTIONS) {
-            let collection: Collection = decode(&entry.value)?;
-            let head = self.store.get(&collection.partition(tenant), &collection.head()).await?;
-            let head: Option<CollectionHead> = head.map(|head| decode(&head.value)).transpose()?;
-            return Ok(head.map_or(0, |head| head.stored()));
+            return self.weigh_collection(tenant, key, entry).await;
         }
         decode(&entry.value)
+    }
+
+    /// What a collection takes. The entry of one that is gone for good is removed, unless it may be about to be made.
+    async fn weigh_collection(&self, tenant: &Tenant, key: &str, entry: &Document) -> Result<u64, Unavailable> {
+        let of: CollectionEntry = decode(&entry.value)?;
+        let (partition, head) = of.head(tenant);
+        if let Some(found) = self.store.get(&partition, &head).await? {
+            return Ok(decode::<CollectionHead>(&found.value)?.stored());
+        }
+        if of.put_ms.saturating_add(millis(NEW_ENTRY)) < now_ms() {
+            let key: Key = key.into();
+            let tx = Tx::new(keys::tenant_partition(tenant));
+            let tx = tx.check(Check::Version { key: key.clone(), version: entry.version }).write(Write::Delete { key });
+            match self.commit(tx).await {
+                // It was put anew.
+                Ok(()) | Err(CommitError::VersionConflict { .. }) => {}
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+        Ok(0)
     }
 
     /// How many bytes were sent to a run that has not ended.

@@ -1,6 +1,7 @@
 //! What a run can come to at most: by its calls, its models' windows and prices, and its own budgets. Pure.
 
 use crate::types::fallback::{CallTerms, Fallback};
+use crate::types::run::OnLimit;
 use crate::types::{Micros, RunSpec, Usage, Used};
 
 /// What a run can come to.
@@ -12,11 +13,13 @@ pub struct Ceiling {
     pub used: Used,
 }
 
-/// The most that a run can take for the calls of its steps. Summaries and guardrails that ask models come on top, unless a budget
-/// bounds all of it.
+/// The most that a run can take for the calls of its steps and its closing answer. Summaries, guardrails that ask models, calls that
+/// failed and were made again, also of another model, and those that a crash interrupted come on top, unless a budget bounds all
+/// of it.
 #[must_use]
 pub fn ceiling(spec: &RunSpec) -> Ceiling {
-    let steps = u64::from(spec.limits.max_iterations) + u64::from(spec.options.max_discards);
+    let closing = u64::from(spec.on_limit == OnLimit::Synthesize);
+    let steps = u64::from(spec.limits.max_iterations) + u64::from(spec.options.max_discards) + closing;
     let calls = if spec.hedge_after_ms.is_some() { steps * 2 } else { steps };
     let all = spec.fallbacks.iter().map(Fallback::terms).chain([spec.terms()]);
     let dearest = all.map(|terms| whole(&terms)).fold(Used::default(), |most, call| Used {
@@ -51,6 +54,9 @@ mod tests {
         spec.price = Price::from_usd(1.0, 0.1, 10.0);
         let most = ceiling(&spec);
         assert_eq!((most.calls, most.used.tokens, most.used.cost), (4, 44_000, Micros(4 * 20_000)));
+        spec.on_limit = OnLimit::Synthesize;
+        assert_eq!(ceiling(&spec).calls, 5, "the closing answer is one more");
+        spec.on_limit = OnLimit::Stop;
         spec.hedge_after_ms = Some(1);
         assert_eq!(ceiling(&spec).calls, 8);
         spec.limits.cost_budget = Some(Micros(7_000));

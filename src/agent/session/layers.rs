@@ -68,7 +68,8 @@ impl Sessions {
             let known = session.layers.iter().position(|known| known.layer.name == layer.name);
             let version = known.map_or(0, |place| session.layers[place].version);
             check_version(&layer.name, version, expected)?;
-            let put = SessionLayer { layer: layer.clone(), version: version + 1, updated_ms: now_ms() };
+            let above = if known.is_some() { version } else { session.layers_floor };
+            let put = SessionLayer { layer: layer.clone(), version: above + 1, updated_ms: now_ms() };
             match known {
                 Some(place) => session.layers[place] = put.clone(),
                 None => session.layers.push(put.clone()),
@@ -97,7 +98,8 @@ impl Sessions {
                 return Err(LayerError::NotFound { session: id.clone(), name: name.to_owned() });
             };
             check_version(name, session.layers[place].version, expected)?;
-            session.layers.remove(place);
+            let removed = session.layers.remove(place);
+            session.layers_floor = session.layers_floor.max(removed.version);
             Ok(())
         })
         .await

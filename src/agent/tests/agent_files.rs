@@ -1,10 +1,12 @@
 //! Files of agents: what models are told from the start.
 
+use super::quota::{keyed, quotas, runs};
 use super::support::*;
 use crate::agent::NewRun;
 use crate::agent::context::screen::texts;
 use crate::agent::documents::Change;
 use crate::agent::documents::files::{FILE_LIMITS, files_of};
+use crate::agent::error::StartError;
 use crate::types::memory::AgentFiles;
 use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
@@ -68,4 +70,21 @@ async fn each_user_gets_a_copy_once_and_keeps_it() {
         watch(agent.start(from(Some(user)), None).await.unwrap()).await;
         assert!(sent(&agent).starts_with(&format!("# USER.md\n\n{expected}")), "{user}: {}", sent(&agent));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_makes_no_copies() {
+    let turns = vec![Say::Stall(&["x"]), Say::Text(&["answer"])];
+    let agent = told().turns(turns).quotas(quotas(runs(1))).begin();
+    write(&agent, None, "USER.md", "Nothing is known.").await;
+    let first = agent.start(keyed(), None).await.unwrap();
+    let new = || NewRun { key_name: keyed().key_name, ..from(Some("ann")) };
+    let refused = agent.start(new(), None).await.map(|_| ());
+    assert!(matches!(refused, Err(StartError::TooManyRuns(1))), "{refused:?}");
+    let (tenant, of) = (Tenant::default_tenant(), files_of("default", Some("ann")));
+    assert_eq!(agent.documents().list(&tenant, &of, None, 9).await.unwrap(), []);
+    agent.runs().cancel(&tenant, &first.head.id).await.unwrap();
+    watch(first).await;
+    watch(agent.start(new(), None).await.unwrap()).await;
+    assert_eq!(agent.documents().list(&tenant, &of, None, 9).await.unwrap().len(), 1);
 }

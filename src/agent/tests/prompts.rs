@@ -123,6 +123,7 @@ async fn a_request_is_told_what_it_may_not_ask_for() {
     let config = PromptConfig {
         mode: PromptMode::Minimal,
         max_extra_context: Some(3),
+        request_layers: true,
         layers: vec![PromptLayer::new("tone", "Be kind.")],
         ..PromptConfig::default()
     };
@@ -145,6 +146,9 @@ async fn a_request_is_told_what_it_may_not_ask_for() {
     let asked = AskedPrompt { extra_context: Some("x".into()), ..AskedPrompt::default() };
     let refused = agent.start(asking(asked), None).await.err().unwrap();
     assert!(refused.to_string().contains("takes no extra context"), "{refused}");
+    let asked = AskedPrompt { layers: vec![PromptLayer::new("own", "Mine.")], ..AskedPrompt::default() };
+    let refused = agent.start(asking(asked), None).await.err().unwrap();
+    assert!(refused.to_string().contains("takes no layers from requests"), "{refused}");
 }
 
 /// Rows T18 to T20 and C4: layers of agent, session and request, by name and priority.
@@ -153,6 +157,7 @@ async fn nearer_layers_count_as_far_as_the_agent_lets_them() {
     let add = |name: &str, text: &str| PromptLayer { merge: Merge::Add, ..PromptLayer::new(name, text) };
     let config = PromptConfig {
         replaceable: vec!["tone".into()],
+        request_layers: true,
         layers: vec![PromptLayer::new("house", "House rules."), PromptLayer::new("tone", "Be kind.")],
         ..PromptConfig::default()
     };
@@ -208,6 +213,9 @@ async fn layers_of_a_session_are_durable_and_pinned_by_runs() {
     sessions.delete_layer(&tenant(), &session(), "tone", None).await.unwrap();
     let gone = sessions.delete_layer(&tenant(), &session(), "tone", None).await;
     assert!(matches!(gone, Err(LayerError::NotFound { .. })));
+    let anew = sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "Anew."), None).await.unwrap();
+    assert_eq!(anew.version, 3, "no version comes again");
+    sessions.delete_layer(&tenant(), &session(), "tone", Some(3)).await.unwrap();
     assert_eq!(run(&b, says("four")).await[0].1, "Be brief.");
     let other = Tenant::parse("other").unwrap();
     let foreign = sessions.put_layer(&other, &session(), PromptLayer::new("tone", "x"), None).await;

@@ -63,7 +63,7 @@ async fn few_skills_are_in_the_prompt_and_only_those_of_the_agent_and_the_tenant
     assert!(asked.contains("<skill name=\"ours-1\">\nOf the tenant.\n\nThe tenant's way."), "{asked}");
     assert_eq!(asked.matches("<skill name=").count(), 2, "{asked}");
     assert!(offered(&agent).is_empty());
-    agent.documents().delete(&tenant, &skills_of_tenant(), "ours-1").await.unwrap();
+    agent.documents().delete(&tenant, &skills_of_tenant(), ("ours-1", None)).await.unwrap();
     watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(sent(&agent).matches("<skill name=").count(), 1, "the next run knows");
 }
@@ -105,6 +105,24 @@ async fn what_a_policy_denies_to_read_is_not_offered() {
     watch(agent.start(new, None).await.unwrap()).await;
     assert!(offered(&agent).is_empty() && !sent(&agent).contains("cook"), "{}", sent(&agent));
     watch(TestAgent::builder().begin().start(request(), None).await.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_leave_out_the_tools_of_skills_and_bring_tools_of_their_names() {
+    let agent = skilled(&["*"], vec![skill("cook", "Cooks."), skill("bake", "Bakes.")], 1).begin();
+    for (tools, is_left_out) in [(Some(Vec::new()), true), (None, false)] {
+        watch(agent.start(NewRun { tools, ..request() }, None).await.unwrap()).await;
+        assert_eq!(offered(&agent).is_empty(), is_left_out);
+        assert_eq!(!sent(&agent).contains("cook"), is_left_out, "{}", sent(&agent));
+    }
+    let mut silent = request();
+    silent.options.tool_choice = crate::types::offer::ToolChoice::None;
+    watch(agent.start(silent, None).await.unwrap()).await;
+    assert!(offered(&agent).is_empty() && !sent(&agent).contains("cook"), "{}", sent(&agent));
+    let new = NewRun { client_tools: vec![client_tool("use_skill")], ..request() };
+    let warnings = outcome(&watch(agent.start(new, None).await.unwrap()).await).warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("\"use_skill\"")), "{warnings:?}");
+    assert!(!sent(&agent).contains("cook"), "{}", sent(&agent));
 }
 
 /// The texts of messages, a line or more for each.

@@ -281,7 +281,8 @@ fn uncut() -> Guards {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    let rules = (unguarded(), Guards::default(), PromptConfig::default());
+    let prompt = PromptConfig { request_layers: true, ..PromptConfig::default() };
+    let rules = (unguarded(), Guards::default(), prompt);
     with_spares(model, ((system, None, ApprovalTerms::default()), rules), [], 200_000)
 }
 

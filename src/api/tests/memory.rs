@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::Scope;
+use crate::config::{MemoryConfig, Scope, SkillsConfig};
+use crate::types::skill::Skill;
 
 fn key_of(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> KeyConfig {
     KeyConfig {
@@ -27,8 +28,18 @@ fn keyed() -> Router {
         key_of("two", "two", None, Scopes::all()),
         key_of("bound", "one", Some(&["helper"]), Scopes::all()),
         key_of("reads", "one", None, Scopes::of([Scope::Read])),
+        key_of("runs", "one", None, Scopes::of([Scope::Run])),
+        key_of("upgraded", "one", None, Scopes::of_tenant()),
     ];
-    router(agent_over(Arc::new(MemoryStore::default()), keys), &Arc::default(), MetricsAccess::Key)
+    let instructions = "Only models read this.".to_owned();
+    let house = Skill { name: "house".into(), description: "Of the house.".into(), instructions };
+    let generation = Generation {
+        keys: keys.into_iter().map(|key| (key.hash, key)).collect(),
+        memory: Some(MemoryConfig::default()),
+        skills: SkillsConfig { skills: [house].into(), ..SkillsConfig::default() },
+        ..Generation::default()
+    };
+    router(agent_of(1 << 30, Arc::new(MemoryStore::default()), generation), &Arc::default(), MetricsAccess::Key)
 }
 
 async fn call(router: &Router, key: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
@@ -125,6 +136,9 @@ async fn requests_for_what_is_not_there_or_not_allowed_are_refused_with_words() 
         ("bound", "GET", "/v1/agents/other/files", Value::Null, (403, "forbidden")),
         ("one", "PUT", "/v1/skills/a", json!({"description": " ", "instructions": "x"}), (400, "invalid_value")),
         ("one", "GET", "/v1/skills/none", Value::Null, (404, "document_not_found")),
+        ("one", "GET", "/v1/agents/a/files/%FF", Value::Null, (404, "unknown_url")),
+        ("one", "GET", "/v1/agents/%FF/files", Value::Null, (404, "unknown_url")),
+        ("one", "GET", "/v1/sessions/s/layers/%FF", Value::Null, (404, "unknown_url")),
     ] {
         let found = refused(&router, key, method, path, body).await;
         assert_eq!((found.0, found.1.as_str()), expected, "{key} {method} {path}");
@@ -141,9 +155,14 @@ async fn skills_and_files_of_agents_are_the_tenants_own() {
     let (status, made) = call(&router, "one", "PUT", "/v1/skills/bake", skill).await;
     assert_eq!((status, &made["source"], &made["version"]), (200, &json!("tenant"), &json!(1)));
     let (_, list) = call(&router, "one", "GET", "/v1/skills", Value::Null).await;
-    assert_eq!((&list["data"][0]["name"], list["data"][0].get("instructions")), (&json!("bake"), None));
-    assert_eq!(call(&router, "two", "GET", "/v1/skills", Value::Null).await.1["data"], json!([]));
+    assert_eq!((&list["data"][1]["name"], list["data"][1].get("instructions")), (&json!("bake"), None));
+    let (_, list) = call(&router, "two", "GET", "/v1/skills", Value::Null).await;
+    assert_eq!(list["data"].as_array().map(Vec::len), Some(1), "the operator's are all of the others': {list}");
+    let (_, house) = call(&router, "reads", "GET", "/v1/skills/house", Value::Null).await;
+    assert_eq!((&house["description"], house.get("instructions")), (&json!("Of the house."), None));
     assert_eq!(call(&router, "one", "DELETE", "/v1/skills/bake", Value::Null).await.0, 200);
+    let most = json!({"description": "d".repeat(1 << 10), "instructions": "i".repeat(64 << 10)});
+    assert_eq!(call(&router, "one", "PUT", &format!("/v1/skills/{}", "n".repeat(100)), most).await.0, 200);
     let path = "/v1/agents/helper/files/SOUL.md";
     assert_eq!(call(&router, "one", "PUT", path, json!({"content": "Be kind."})).await.0, 200);
     let (_, file) = call(&router, "one", "GET", path, Value::Null).await;
@@ -152,4 +171,59 @@ async fn skills_and_files_of_agents_are_the_tenants_own() {
     let (_, list) = call(&router, "one", "GET", "/v1/agents/helper/files", Value::Null).await;
     assert_eq!(list["data"].as_array().unwrap().len(), 1);
     assert_eq!(call(&router, "one", "DELETE", path, Value::Null).await.0, 200);
+}
+
+/// A dry run shows what needs the scope `read` elsewhere.
+#[tokio::test]
+async fn a_dry_run_is_for_keys_that_may_read() {
+    let router = keyed();
+    for path in ["/v1/agent/completions", "/v1/chat/completions"] {
+        let ask =
+            json!({"model": "none", "messages": [{"role": "user", "content": "tea?"}], "agent": {"dry_run": true}});
+        assert_eq!(refused(&router, "runs", "POST", path, ask.clone()).await, (403, "forbidden".into()));
+        assert_eq!(refused(&router, "one", "POST", path, ask).await, (404, "model_not_found".into()));
+    }
+}
+
+/// A key that is bound to agents, or to nothing that it was given, instructs no others.
+#[tokio::test]
+async fn who_may_use_some_agents_only_does_not_instruct_the_others() {
+    let router = keyed();
+    let skill = json!({"description": "Bakes.", "instructions": "Knead."});
+    let forbidden = (403, "forbidden".to_owned());
+    for key in ["bound", "upgraded"] {
+        assert_eq!(refused(&router, key, "PUT", "/v1/skills/bake", skill.clone()).await, forbidden, "{key}");
+        assert_eq!(refused(&router, key, "DELETE", "/v1/skills/bake", Value::Null).await, forbidden, "{key}");
+    }
+    assert_eq!(call(&router, "one", "PUT", "/v1/skills/bake", skill).await.0, 200);
+    assert_eq!(call(&router, "one", "POST", "/v1/sessions", json!({"id": "s"})).await.0, 201);
+    let (path, layer) = ("/v1/sessions/s/layers/tone", json!({"text": "Be rude."}));
+    assert_eq!(refused(&router, "bound", "PUT", path, layer.clone()).await, forbidden);
+    assert_eq!(call(&router, "one", "PUT", path, layer).await.0, 200);
+    assert_eq!(refused(&router, "bound", "DELETE", path, Value::Null).await, forbidden);
+    for name in ["memory", "skills", "files"] {
+        let path = format!("/v1/sessions/s/layers/{name}");
+        assert_eq!(refused(&router, "one", "PUT", &path, json!({"text": "x"})).await, (400, "invalid_value".into()));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_memories_where_agents_have_none() {
+    let keys = [key_of("one", "one", None, Scopes::all())];
+    let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
+    let agent = agent_of(1 << 30, Arc::new(MemoryStore::default()), Generation { keys, ..Generation::default() });
+    let router = router(agent, &Arc::default(), MetricsAccess::Key);
+    let path = "/v1/memory/documents/a?user=u";
+    assert_eq!(refused(&router, "one", "PUT", path, json!({"content": "x"})).await, (403, "forbidden".into()));
+    assert_eq!(refused(&router, "one", "DELETE", path, Value::Null).await, (404, "document_not_found".into()));
+    assert_eq!(call(&router, "one", "DELETE", "/v1/memory?user=u", Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_user_is_no_longer_than_one_whose_memory_can_be_deleted() {
+    let router = keyed();
+    let ask = |user: String| json!({"model": "none", "messages": [{"role": "user", "content": "x"}], "user": user});
+    for (user, expected) in [("x".repeat(4_096), "model_not_found"), ("x".repeat(4_097), "invalid_value")] {
+        assert_eq!(refused(&router, "one", "POST", "/v1/agent/completions", ask(user)).await.1, expected);
+    }
 }

@@ -108,7 +108,7 @@ pub struct SkillObject {
     pub description: String,
     /// `operator`, or `tenant`.
     pub source: &'static str,
-    /// The instructions; left out in lists.
+    /// The instructions; left out in lists, and of skills of the operator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// Grows with every change; null for a skill of the operator's.

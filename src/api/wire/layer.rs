@@ -7,7 +7,7 @@ use crate::api::wire::body::{clip, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::vocabulary::MergeText;
 use crate::config::{MOST_PRIORITY, is_plain_name};
-use crate::types::prompt::{Lasts, MOST_LAYER, Merge, PRIORITY_LAYER, PromptLayer, TAG_SYSTEM};
+use crate::types::prompt::{Lasts, MOST_LAYER, Merge, OF_DOCUMENTS, PRIORITY_LAYER, PromptLayer, TAG_SYSTEM};
 use crate::types::session::SessionLayer;
 
 /// Most tags of a layer.
@@ -108,6 +108,11 @@ impl NamedLayer {
         let Self { name, text, priority, tags, merge, stable } = self;
         if !is_plain_name(&name) {
             let message = format!("{:?} is no name of a layer: it has 1 to 64 of A-Z a-z 0-9 . _ -", clip(&name));
+            return Err(WireError::invalid("name", message));
+        }
+        if OF_DOCUMENTS.contains(&&*name) {
+            let message =
+                format!("{name:?} is the name of a section that the server writes of documents; take another");
             return Err(WireError::invalid("name", message));
         }
         if text.len() > MOST_LAYER {

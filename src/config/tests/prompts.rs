@@ -37,6 +37,16 @@ fn layers_have_places_with_names() {
     );
 }
 
+#[test]
+fn no_layer_has_the_name_of_a_section_of_documents() {
+    let layers =
+        "[layers.memory]\ntext = 'x'\n[agents.a.layers.skills]\ntext = 'x'\n[agents.a.layers.other]\ntext = 'x'\n";
+    let what = "is the name of a section that the server writes of documents; take another";
+    let found = mistakes(layers);
+    assert_eq!(found.matches(what).count(), 2, "{found}");
+    assert!(found.contains("agents.a.layers.skills") && found.contains(":1: layers.memory"), "{found}");
+}
+
 /// Row T19.
 #[test]
 fn agents_have_the_layers_of_their_parents_and_parents_in_a_circle_are_a_mistake() {

@@ -4,6 +4,7 @@
 //! priority. What is of one run alone is a message of its own behind the earlier conversation, so that all before it begins as in
 //! the run before, and the upstream finds it in its cache.
 
+use crate::agent::context::prompt::frame::within;
 use crate::types::prompt::{Lasts, PRIORITY_LAYER, Prompt, Section};
 use crate::types::{Message, Role};
 
@@ -38,10 +39,10 @@ pub fn compose(mut sections: Vec<Section>, of_request: Vec<Message>) -> Composed
     let before = told(&stable[..late]);
     let system = before.into_iter().chain(of_request).chain(told(&stable[late..])).collect();
     let of_run = (!of_run.is_empty()).then(|| {
-        let text = joined(&of_run).replace("</context", "<\u{200b}/context");
-        Message::text(Role::User, &[BEGIN, &text, END].concat())
+        let text = joined(&of_run);
+        Message::text(Role::User, &[BEGIN, &within(&text, "context"), END].concat())
     });
-    Composed { system, prompt: Prompt { of_run, sections: notes, asked: None } }
+    Composed { system, prompt: Prompt { of_run, sections: notes, said: Vec::new(), asked: None } }
 }
 
 fn joined(sections: &[Section]) -> String {

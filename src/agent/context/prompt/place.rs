@@ -71,7 +71,7 @@ mod tests {
         let all = ["told", "history", "earlier", "answer", "now", "step", "plan"];
         assert_eq!(sent(&spec, None), all);
         let of_run = Some(user("of run"));
-        spec.prompt = Some(Prompt { of_run, sections: Vec::new(), asked: None }.into());
+        spec.prompt = Some(Prompt { of_run, sections: Vec::new(), said: Vec::new(), asked: None }.into());
         let with = ["told", "history", "earlier", "answer", "of run", "now", "step", "plan"];
         assert_eq!(sent(&spec, None), with);
         let shown = |messages: &[Message]| Some([user("summary")].iter().chain(messages).cloned().collect());

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::agent::context::prompt::frame::within;
 use crate::config::PromptConfig;
 use crate::types::prompt::{Channel, Lasts, PRIORITY_CONTEXT, PromptMode, Section, SectionOwner, Written};
 
@@ -109,8 +110,7 @@ fn place(written: Written) -> (u32, Lasts) {
 
 /// What a request adds. It cannot end the tags in which it stands.
 fn extra_context(text: &str) -> Section {
-    let text = text.replace("</extra_context", "<\u{200b}/extra_context");
-    let text = format!("<extra_context>\n{}\n</extra_context>", text.trim());
+    let text = format!("<extra_context>\n{}\n</extra_context>", within(text.trim(), "extra_context"));
     let section = Section::of_run("extra_context", PRIORITY_CONTEXT, Lasts::Run, text);
     Section { owner: SectionOwner::Request, ..section }
 }

@@ -2,7 +2,10 @@
 
 use super::super::support::{Say, TestAgent, outcome, request, shown, watch};
 use super::{guarded, results, saying};
+use crate::agent::{AskedPrompt, NewRun};
+use crate::config::PromptConfig;
 use crate::types::guard::{GuardPoint, Guarded, Guardrail, GuardrailRule, Guards, Severity};
+use crate::types::prompt::PromptLayer;
 use crate::types::{Record, StopReason};
 
 fn rail(on: GuardPoint, pattern: &str, tripwire: bool) -> Guardrail {
@@ -31,6 +34,23 @@ async fn a_tripwire_on_the_input_ends_the_run_before_the_model_is_asked() {
     assert_eq!((outcome.reason, triggered(&records)), (StopReason::Guardrail, vec![("input".to_owned(), true)]));
     assert!(outcome.output_text.starts_with("The guardrail \"no-secrets\" stopped the run"), "{}", outcome.output_text);
     assert!(agent.model.requests.lock().is_empty());
+}
+
+/// What a request says in its prompt is no way around what users may not say.
+#[tokio::test(start_paused = true)]
+async fn guardrails_on_the_input_judge_what_a_request_says_in_its_prompt() {
+    let config = || PromptConfig { max_extra_context: Some(99), request_layers: true, ..PromptConfig::default() };
+    let context = AskedPrompt { extra_context: Some("my secret".into()), ..AskedPrompt::default() };
+    let layer = AskedPrompt { layers: vec![PromptLayer::new("own", "my secret")], ..AskedPrompt::default() };
+    for asked in [context, layer] {
+        let builder =
+            TestAgent::builder().prompt("Be brief.", config()).guards(railed(GuardPoint::Input, "secret", true));
+        let agent = builder.turns(vec![Say::Text(&["ok"])]).begin();
+        let new = NewRun { prompt: Some(Box::new(asked)), ..saying("question") };
+        let records = watch(agent.start(new, None).await.unwrap()).await;
+        assert_eq!((outcome(&records).reason, triggered(&records).len()), (StopReason::Guardrail, 1));
+        assert!(agent.model.requests.lock().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use crate::types::{Message, Micros, Role, RunId};
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_all_and_does_nothing() {
     let store = Faulty::memory();
-    let config = PromptConfig { mode: PromptMode::Full, ..PromptConfig::default() };
+    let config = PromptConfig { mode: PromptMode::Full, request_layers: true, reveal: true, ..PromptConfig::default() };
     let agent = brief(config).store(store.clone()).turns(vec![Say::Text(&["answer"]), Say::Text(&["more"])]).begin();
     new_session(&agent).await;
     watch(agent.start(says("first"), None).await.unwrap()).await;

@@ -7,7 +7,9 @@ use futures_util::future::join_all;
 use super::*;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::{Change, DocumentError, Limits};
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
+use crate::store::{Tx, Write};
 
 pub(super) fn limits() -> Limits {
     Limits { bytes: 4 << 20, documents: 1_000, ..memory_limits(&MemoryConfig::default()) }
@@ -19,6 +21,10 @@ fn tenant() -> Tenant {
 
 async fn put(agent: &TestAgent, of: &Collection, name: &str, change: &Change<'_>) -> Result<Named, DocumentError> {
     agent.documents().put(&tenant(), of, name, (change, &limits())).await
+}
+
+async fn delete(agent: &TestAgent, of: &Collection, name: &str, once: Option<&str>) -> Result<(), DocumentError> {
+    agent.documents().delete(&tenant(), of, (name, once)).await
 }
 
 pub(super) fn adds<'a>(content: &'a str, once: Option<&'a str>) -> Change<'a> {
@@ -54,8 +60,100 @@ async fn a_call_that_is_made_again_after_a_crash_changes_nothing_more() {
     let of = of(Some("ann"));
     put(&agent, &of, "log", &adds("once", Some("call_1"))).await.unwrap();
     put(&agent, &of, "log", &Change { content: "other", ..Change::default() }).await.unwrap();
+    for number in 2..60 {
+        put(&agent, &of, "more", &adds("x", Some(&format!("call_{number}")))).await.unwrap();
+    }
     let again = put(&agent, &of, "log", &adds("once", Some("call_1"))).await.unwrap();
     assert_eq!((again.text.content.as_str(), again.version), ("other", 2));
+    delete(&agent, &of, "log", None).await.unwrap();
+    let again = put(&agent, &of, "log", &adds("once", Some("call_1"))).await.unwrap();
+    assert_eq!(again.version, 0, "what a user deleted does not come back");
+    assert_eq!(note(&agent, Some("ann"), "log").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_made_again_after_a_crash_deletes_nothing_more() {
+    let agent = agent(&memory(), Vec::new());
+    let of = of(Some("ann"));
+    put(&agent, &of, "log", &adds("old", None)).await.unwrap();
+    delete(&agent, &of, "log", Some("call_1")).await.unwrap();
+    assert_eq!(delete(&agent, &of, "log", Some("call_1")).await, Ok(()), "it is known that it was deleted");
+    put(&agent, &of, "log", &adds("of another", Some("call_2"))).await.unwrap();
+    assert_eq!(delete(&agent, &of, "log", Some("call_1")).await, Ok(()));
+    assert_eq!(note(&agent, Some("ann"), "log").await.unwrap().text.content, "of another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_version_of_a_document_comes_again() {
+    let agent = agent(&memory(), Vec::new());
+    let of = of(Some("ann"));
+    let first = put(&agent, &of, "log", &adds("a", None)).await.unwrap().version;
+    delete(&agent, &of, "log", None).await.unwrap();
+    let second = put(&agent, &of, "log", &adds("b", None)).await.unwrap().version;
+    assert_eq!(agent.documents().erase(&tenant(), vec![of.clone()]).await, Ok(1));
+    let third = put(&agent, &of, "log", &adds("c", None)).await.unwrap().version;
+    assert_eq!((first, second, third), (1, 2, 3));
+    let stale = Change { version: Some(first), ..adds("d", None) };
+    let refused = put(&agent, &of, "log", &stale).await;
+    assert_eq!(refused, Err(DocumentError::Changed { name: "log".into(), actual: 3 }));
+}
+
+/// Whoever read before an erasure writes nothing of what was erased.
+#[tokio::test(start_paused = true)]
+async fn an_append_from_before_an_erasure_brings_nothing_back() {
+    let store = memory();
+    let slow = Faulty::new(store.clone(), |_| Fate::Happens);
+    let (here, there) = (agent(&store, Vec::new()), agent(&(slow.clone() as Arc<dyn Store>), Vec::new()));
+    let of = of(Some("ann"));
+    put(&here, &of, "log", &adds("secret", None)).await.unwrap();
+    let key = of.document("log");
+    let writes =
+        move |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key: put, .. } if *put == key));
+    slow.next(writes, Fate::Hangs);
+    let erase_meanwhile = async {
+        slow.reached().await;
+        here.documents().erase(&tenant(), vec![of.clone()]).await.unwrap();
+        put(&here, &of, "log", &adds("new", None)).await.unwrap();
+        slow.go_on();
+    };
+    let change = adds("more", None);
+    let (appended, ()) = tokio::join!(put(&there, &of, "log", &change), erase_meanwhile);
+    assert_eq!(appended.unwrap().text.content, "new\nmore");
+    let (head, _) = here.documents().head(&tenant(), &of).await.unwrap().unwrap();
+    assert_eq!((head.documents, head.bytes), (1, 11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_an_empty_memory_names_nobody_and_is_counted() {
+    let agent = agent(&memory(), Vec::new());
+    for number in 0..20 {
+        let of = memory_of(MemoryScope::AgentAndUser, "default", Some(&format!("ann-{number}")));
+        put(&agent, &of, "log", &adds("x", None)).await.unwrap();
+        delete(&agent, &of, "log", None).await.unwrap();
+        let head = agent.rooms.ledger.store().get(&of.partition(&tenant()), &of.head()).await.unwrap().unwrap();
+        assert!(!String::from_utf8_lossy(&head.value).contains("ann-"), "{head:?}");
+        assert_eq!(agent.documents().collections_of(&tenant(), &format!("ann-{number}")).await.unwrap(), []);
+    }
+    assert_eq!(stored(&agent).await, 20 * 512);
+}
+
+/// The entry of what is gone for good is removed as soon as a tenant's bytes are counted anew.
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_leads_nowhere_is_removed_when_bytes_are_counted() {
+    let agent = agent(&memory(), Vec::new());
+    let (index, ledger) = (crate::agent::ledger::keys::tenant_partition(&tenant()), &agent.rooms.ledger);
+    let now_ms = crate::types::clock::now_ms();
+    for (user, put_ms) in [("old", 0), ("new", now_ms)] {
+        let of = of(Some(user));
+        let value = crate::agent::ledger::document::encode(&of.entry(put_ms));
+        let tx = Tx::new(index.clone()).write(Write::Put { key: of.entry_key(), value, ttl: None });
+        ledger.commit(tx).await.unwrap();
+    }
+    assert_eq!(ledger.stored(&tenant()).await.unwrap(), 0);
+    for (user, is_there) in [("old", false), ("new", true)] {
+        let entry = ledger.store().get(&index, &of(Some(user)).entry_key()).await.unwrap();
+        assert_eq!(entry.is_some(), is_there, "{user}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,13 +206,13 @@ async fn stored(agent: &TestAgent) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn documents_count_for_what_a_tenant_may_store() {
-    let retention = crate::agent::Retention { tenant_bytes: 2_000, ..RETENTION };
+    let retention = crate::agent::Retention { tenant_bytes: 2_600, ..RETENTION };
     let agent = TestAgent::builder().store(Arc::new(MemoryStore::default())).retention(retention).begin();
     let of = of(None);
     put(&agent, &of, "a", &adds(&"x".repeat(900), None)).await.unwrap();
     let full = put(&agent, &of, "b", &adds(&"x".repeat(900), None)).await;
     assert!(matches!(full, Err(DocumentError::Storage(_))), "{full:?}");
-    agent.documents().delete(&tenant(), &of, "a").await.unwrap();
+    agent.documents().delete(&tenant(), &of, ("a", None)).await.unwrap();
     put(&agent, &of, "b", &adds(&"x".repeat(900), None)).await.unwrap();
-    assert_eq!(agent.documents().delete(&tenant(), &of, "a").await, Err(DocumentError::NotFound("a".into())));
+    assert_eq!(agent.documents().delete(&tenant(), &of, ("a", None)).await, Err(DocumentError::NotFound("a".into())));
 }

@@ -42,6 +42,37 @@ async fn a_note_is_written_once_although_the_replica_dies_before_it_has_said_so(
     assert!(mortal.is_dead() && second.model.requests.lock().len() == 1);
 }
 
+/// The same with a deletion: what somebody writes after it is not deleted when the call is made again.
+#[tokio::test(start_paused = true)]
+async fn a_note_is_deleted_once_although_the_replica_dies_before_it_has_said_so() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("memory_delete", r#"{"name": "log"}"#)]), Say::Text(&["done"])];
+    let mortal = Faulty::new(Link::to(&store), {
+        let is_told = recording(|event| matches!(event, Event::ToolFinished { .. }));
+        move |tx| if is_told(tx) { Fate::DiesBefore } else { Fate::Happens }
+    });
+    let builder = || TestAgent::builder().memory(MemoryConfig::default()).rules(recalling());
+    let first = builder().store(mortal.clone()).turns(turns.clone()).begin();
+    let new = says(Some("ann"), "forget it");
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let write = async |documents: &Arc<Documents>, content: &str| {
+        documents.put(&tenant, &of(Some("ann")), "log", (&adds(content, None), &limits())).await.unwrap();
+    };
+    write(first.documents(), "old").await;
+    drop(first.start(new, None).await.unwrap());
+    mortal.reached().await;
+    let second = builder().store(Link::to(&store)).turns(turns).begin();
+    assert_eq!(note(&second, Some("ann"), "log").await, None, "it was deleted");
+    write(second.documents(), "new").await;
+    let since = Instant::now();
+    while !second.runs().get(&tenant, &run).await.unwrap().head.status.is_final() {
+        assert!(since.elapsed() < Duration::from_secs(60), "nobody goes on with the run");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(note(&second, Some("ann"), "log").await.unwrap().text.content, "new");
+    assert!(sent(&second).contains("was deleted."), "{}", sent(&second));
+}
+
 /// What every store must do alike.
 async fn a_store_keeps_documents(store: Arc<dyn Store>) {
     let (here, there) = (agent(&store, Vec::new()), agent(&store, Vec::new()));

@@ -25,6 +25,7 @@ use crate::api::wire::vocabulary::metadata;
 use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
+use crate::types::memory::MOST_USER;
 use crate::types::offer::ToolChoice;
 use crate::types::run::{OnDisconnect, RunOptions};
 use crate::types::sampling::{Sampling, Stop};
@@ -98,7 +99,7 @@ pub struct CompletionRequest<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<BTreeMap<String, f64>>)]
     pub logit_bias: Option<&'a RawValue>,
-    /// The end user, for the upstream.
+    /// The end user, for the upstream, and whose memory a run has; 4,096 bytes at most.
     pub user: Option<String>,
     /// The upstream's tier.
     pub service_tier: Option<String>,
@@ -276,6 +277,9 @@ impl<'a> CompletionRequest<'a> {
             if !is_valid {
                 return Err(WireError::invalid("stop", "must be a text or up to four texts"));
             }
+        }
+        if self.user.as_ref().is_some_and(|user| user.len() > MOST_USER) {
+            return Err(WireError::invalid("user", format!("must not be longer than {MOST_USER} bytes")));
         }
         check_metadata(self.metadata.as_ref())
     }
