@@ -95,6 +95,7 @@ impl PromptConfig {
         );
         let sections = section.optional("sections", "Which it writes in place of those of `mode`.");
         let (tags, replaceable) = read_layering(section, parent);
+        let (request_layers, reveal) = read_openness(section, parent);
         let Zone(time_zone) = section.key(
             "time_zone",
             "IANA name of the time zone of what the model is told of the time, such as `\"Europe/Oslo\"`. A request may name another.",
@@ -127,17 +128,8 @@ impl PromptConfig {
                 max_extra_context,
                 parent.max_extra_context,
             ),
-            request_layers: section.key(
-                "request_layers",
-                "Whether requests may bring [layers](prompts.md#layers): instructions, for whoever may send requests.",
-                parent.request_layers,
-            ),
-            reveal: section.key(
-                "reveal",
-                "Whether a [dry run](prompts.md#dry-run) shows any caller whose key has the scope `read` what the prompt says, and not only its \
-                 sections and their sizes.",
-                parent.reveal,
-            ),
+            request_layers,
+            reveal,
             templates: section.section("templates", |section| PromptTemplates::read(section, &parent.templates)),
             parent: section.optional(
                 "parent",
@@ -147,6 +139,22 @@ impl PromptConfig {
             layers: Vec::new(),
         }
     }
+}
+
+/// Whether requests may bring layers, and callers read what a prompt says.
+fn read_openness(section: &mut Section<'_>, parent: &PromptConfig) -> (bool, bool) {
+    let request_layers = section.key(
+        "request_layers",
+        "Whether requests may bring [layers](prompts.md#layers): instructions, for whoever may send requests.",
+        parent.request_layers,
+    );
+    let reveal = section.key(
+        "reveal",
+        "Whether a [dry run](prompts.md#dry-run) shows any caller whose key has the scope `read` what the prompt says, and not only its \
+         sections and their sizes.",
+        parent.reveal,
+    );
+    (request_layers, reveal)
 }
 
 /// Which layers are part of prompts, and which of them callers may replace.

@@ -20,7 +20,7 @@ use crate::types::context::Method;
 use crate::types::event::Reservation;
 use crate::types::offer::ToolOffer;
 use crate::types::prompt::SectionNote;
-use crate::types::{Conversation, History, Message, RunSpec};
+use crate::types::{Conversation, Message, RunSpec};
 
 /// What a request would be as a run.
 #[derive(Debug)]
@@ -78,10 +78,7 @@ impl Admission {
             None => None,
         };
         self.take_memory(new, session.as_ref())?;
-        let history = match &session {
-            Some(session) => self.sessions.history(&new.tenant, session).await?,
-            None => History::default(),
-        };
+        let history = self.history_of(new, session.as_ref()).await?;
         let generation = self.generation_of(new);
         let Specified { spec, tools, .. } = self.specify(new, &generation, session.as_ref(), &history).await?;
         let refused = match self.has_budget(&spec, session.as_ref(), &generation.quotas).await {

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 pub use self::dry_run::{DryRun, Sizes};
 use crate::agent::control::Control;
+use crate::agent::error::StartError;
 use crate::agent::follow::{Follower, Followers};
 use crate::agent::generation::{Generation, Generations};
 use crate::agent::launch::Launcher;
@@ -47,6 +48,8 @@ use crate::agent::ownership::Ownership;
 use crate::agent::request::NewRun;
 use crate::agent::session::Sessions;
 use crate::agent::stored_agents::StoredAgents;
+use crate::types::History;
+use crate::types::session::Session;
 
 /// Takes requests in.
 #[derive(Debug)]
@@ -82,5 +85,13 @@ impl Admission {
     /// The generation that a request is served by.
     fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
         new.generation.clone().unwrap_or_else(|| self.generations.current())
+    }
+
+    /// What was said before in the session of a request; nothing if it has none.
+    async fn history_of(&self, new: &NewRun, session: Option<&Session>) -> Result<History, StartError> {
+        match session {
+            Some(session) => Ok(self.sessions.history(&new.tenant, session).await?),
+            None => Ok(History::default()),
+        }
     }
 }

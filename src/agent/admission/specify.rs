@@ -49,9 +49,9 @@ impl Admission {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
         let mut resolved = self.agents.resolve(generation, &new.tenant, asked, may_use).await?;
-        if !may_use(&resolved.agent_name) {
-            return Err(StartError::AgentForbidden(resolved.agent_name));
-        }
+        may_use(&resolved.agent_name)
+            .then_some(())
+            .ok_or_else(|| StartError::AgentForbidden(resolved.agent_name.clone()))?;
         let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
         let mut policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
         let mut selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
@@ -75,8 +75,7 @@ impl Admission {
         let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
         let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
         let given = Given::new(new, session, (&resolved, &selected, generation, of_skills));
-        // Boxed, as most runs are told nothing that is to be gathered.
-        let told = if given.is_plain() { given.plain() } else { Box::pin(self.told(given)).await? };
+        let told = self.told(given).await?;
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
@@ -97,8 +96,7 @@ impl Admission {
         begin::begin(&mut spec, session.and_then(|session| session.context.as_deref()), history, offered);
         price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
-        let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);
-        fit(&spec, windows.fold(spec.context_window, u64::max), offered)?;
+        fit(&spec, offered)?;
         Ok(Specified { spec: Arc::new(spec), servers, tools })
     }
 }
@@ -204,7 +202,8 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, chosen: Chosen<'_>
 }
 
 /// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.
-fn fit(spec: &RunSpec, window: u64, offered: usize) -> Result<(), StartError> {
+fn fit(spec: &RunSpec, offered: usize) -> Result<(), StartError> {
+    let window = spec.fallbacks.iter().map(|fallback| fallback.context_window).fold(spec.context_window, u64::max);
     let plan = spec.rules.planning.as_ref().map_or(0, String::len);
     let (tokens, model) = (spec.context_tokens.saturating_add(budget::estimate(plan)), &spec.upstream_model);
     let can_be_shortened = spec.rules.context.compaction != Compaction::Off;

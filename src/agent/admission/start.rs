@@ -223,19 +223,16 @@ impl Admission {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
         self.take_memory(new, found)?;
-        let history = match found {
-            Some(session) => Box::pin(self.sessions.history(&new.tenant, session)).await?,
-            None => History::default(),
-        };
+        let history = Box::pin(self.history_of(new, found)).await?;
         let generation = self.generation_of(new);
         let rest = transcript::without_known(new, &history);
-        let new = rest.as_deref().unwrap_or(new);
-        let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
+        let asked = rest.as_deref().unwrap_or(new);
+        let Specified { spec, servers, tools } = self.specify(asked, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
-        let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {
-            Ok(Some(lease)) => lease,
-            Ok(None) => return Err(Box::pin(without_slot(account, ClaimError::Busy.into())).await),
+        let lease = self.ownership.acquire(&spec).await.map_err(StartError::from);
+        let lease = match lease.and_then(|lease| lease.ok_or_else(|| ClaimError::Busy.into())) {
+            Ok(lease) => lease,
             Err(error) => return Err(Box::pin(without_slot(account, error)).await),
         };
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
