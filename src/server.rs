@@ -88,7 +88,8 @@ impl Server {
 
     /// The same for a program that has tools and models of its own, which its settings name.
     pub async fn build_with(settings: Settings, embedded: Embedded) -> Result<(Self, Reloader), BuildError> {
-        let store = store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(BuildError::new)?;
+        let store = store::open(&settings.store.url, settings.store.tenant_limit, settings.store.backup.as_ref());
+        let store = store.await.map_err(BuildError::new)?;
         let metrics =
             if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
         let mut clients = Clients::new(metrics.clone(), embedded);
@@ -140,7 +141,7 @@ impl Server {
             }),
             exporter,
             servers: clients.servers.all(),
-            drain_delay: config.drain_delay,
+            drain_delay: settings.drain_delay(),
             drain_timeout: config.drain_timeout,
             agent: agent.clone(),
         };

@@ -1,5 +1,6 @@
 //! The commands of the binary that end by themselves.
 
+mod declared;
 mod doctor;
 mod models;
 mod prompts;
@@ -108,6 +109,18 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
         assert_eq!(ran.status.code(), Some(1), "{err}");
         assert!(err.contains(&url) && err.contains("refused"), "{err}");
     }
+}
+
+/// A model for vectors, which servers list like any other, answers nothing.
+#[tokio::test]
+async fn a_question_without_a_model_goes_to_one_that_converses() {
+    let upstream = Upstream::start([Reply::says("Hello.")]).await;
+    let config = upstream.config().replace("[\"test\"]", "[\"text-embedding-3-small\", \"test\"]");
+    let server = TestServer::start(&config).await;
+    let directory = tempdir().expect("a directory can be made");
+    let ran = run(directory.path(), &["ask", "--url", server.url(), "Hi"]).await;
+    assert_eq!(text(&ran.stdout), "Hello.\n", "{}", text(&ran.stderr));
+    assert_eq!(upstream.requests()[0]["model"], "test");
 }
 
 #[tokio::test]

@@ -151,3 +151,62 @@ async fn a_stream_tells_how_its_conversation_was_shortened() {
     let refused = server.post(AGENT, &off).await;
     assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{}", refused.body);
 }
+
+#[tokio::test]
+async fn a_session_is_shortened_on_request_once_for_each_key() {
+    let (upstream, server) = start("\n[agents.helper]\nmodel = \"test\"\ntools = [\"calculator\"]\n").await;
+    server.post("/v1/sessions", &json!({"id": "long", "agent": "helper", "messages": history(40)})).await.ok();
+    let body = json!({"model": "test", "keep_last": 4});
+    let compact = |key: &'static str| {
+        let request = server.json("/v1/sessions/long/compact", &body).header("idempotency-key", key);
+        async {
+            let answer = request.send().await.expect("it is answered");
+            assert_eq!(answer.status(), 200);
+            let is_replayed = answer.headers().contains_key("idempotent-replayed");
+            let body = answer.bytes().await.expect("it is whole");
+            (serde_json::from_slice::<Value>(&body).expect("it is JSON"), is_replayed)
+        }
+    };
+    let (done, _) = compact("one").await;
+    assert_eq!((&done["object"], &done["compacted"]), (&json!("session.compaction"), &json!(true)), "{done}");
+    assert_eq!((&done["method"], &done["version"], &done["status"]), (&json!("llm"), &json!(1), &json!("completed")));
+    assert!(
+        done["removed_messages"].as_u64() > Some(100) && done["usage"]["total_tokens"].as_u64() > Some(100),
+        "{done}"
+    );
+    assert!(done["after_tokens"].as_u64() < done["before_tokens"].as_u64(), "{done}");
+    assert_eq!(compact("one").await, (done.clone(), true));
+    let summaries = || upstream.requests().iter().filter(|request| is_summary(&request.json())).count();
+    assert_eq!(summaries(), 1);
+    let run = done["id"].as_str().expect("it has one");
+    let found = server.get(&format!("/v1/runs/{run}")).await.ok();
+    assert_eq!((&found["status"], &found["session_id"]), (&json!("completed"), &json!("long")));
+    assert_eq!(found["agent"]["report"]["compactions"][0]["method"], "llm", "{found}");
+    let session = server.get("/v1/sessions/long").await.ok();
+    assert_eq!((&session["compactions"], &session["message_count"]), (&json!(1), &json!(160)), "{session}");
+    assert_eq!(session["usage"], done["usage"]);
+    let nothing = server.post("/v1/sessions/long/compact", &json!({"model": "test"})).await.ok();
+    assert_eq!((&nothing["compacted"], nothing["method"].is_null()), (&json!(false), true), "{nothing}");
+    assert_eq!(summaries(), 1, "there is nothing to be summarised");
+    let accepted = server.post("/v1/sessions/long/compact", &json!({"model": "test", "background": true})).await;
+    assert_eq!((accepted.status, accepted.body["object"].as_str()), (202, Some("run")));
+    let exported = server.get("/v1/sessions/long/export").await.ok();
+    assert_eq!(exported["session"]["summary"]["text"], "They multiply numbers.");
+    // A dump has the runs with their reports, and says what its agent has; a restoration says what is otherwise.
+    let mut dump = server.get("/v1/sessions/long/export?include=runs").await.ok();
+    assert_eq!(dump["runs"].as_array().map(Vec::len), Some(3), "{}", dump["runs"]);
+    assert_eq!(dump["runs"][2]["agent"]["report"]["compactions"][0]["version"], 1);
+    assert!(
+        dump["environment"]["tools"].as_array().is_some_and(|tools| tools.contains(&json!("calculator"))),
+        "{dump}"
+    );
+    dump["id"] = json!("restored");
+    let restored = server.post("/v1/sessions/import", &dump).await.ok();
+    assert!(restored["warnings"].is_null() && restored["compactions"] == 1, "{restored}");
+    dump["id"] = json!("changed");
+    dump["environment"] = json!({"model": "scripted/other", "tools": ["calculator", "gone"]});
+    let changed = server.post("/v1/sessions/import", &dump).await.ok();
+    let codes: Vec<&str> =
+        changed["warnings"].as_array().into_iter().flatten().filter_map(|told| told["code"].as_str()).collect();
+    assert!(codes.contains(&"model_changed") && codes.contains(&"tool_removed"), "{changed}");
+}

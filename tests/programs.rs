@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tidy::texts;
 
 /// The scripts that can be named in the list. `.ci/run` is the whole of `test`.
-const SCRIPTS: [&str; 6] = ["run", "test", "prove", "dist", "check-k8s", "check-prices"];
+const SCRIPTS: [&str; 7] = ["run", "test", "prove", "dist", "sbom", "check-k8s", "check-prices"];
 
 /// How Rust code starts a program; the first argument names it. The second is our own, for a server that
 /// must not outlive its test.
@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 28] = [
+const OURS: [(&str, &str); 29] = [
     ("tests/library.rs", "built"),
     ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
@@ -45,6 +45,7 @@ const OURS: [(&str, &str); 28] = [
     ("tests/sdk/conformance.sh", "$loopgate"),
     ("scripts/check-k8s", "${pip[@]}"),
     ("scripts/check-k8s", "$tools/bin/kubectl"),
+    ("scripts/check-k8s", "$tools/bin/helm"),
     ("scripts/check-k8s", "$tools/bin/python"),
     ("scripts/check-k8s", "$tools/bin/yamllint"),
 ];

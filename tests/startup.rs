@@ -30,6 +30,9 @@ async fn tools_that_do_not_exist_or_are_never_offered_are_told_of() {
     let (said, is_valid) = checked(tool).await;
     assert!(is_valid && said.contains("no agent is offered the tool `look`"), "{said}");
     assert!(said.contains("1 upstream (") && said.contains("1 agent, 1 HTTP tool, 0 keys."), "{said}");
+    let document = "[openapi.shop]\ndocument = \"https://shop.example.com/openapi.json\"\n";
+    let (said, _) = checked(&format!("{document}[mcp.tickets]\nurl = \"https://mcp.example.com/mcp\"\n")).await;
+    assert!(said.contains("0 HTTP tools, 1 OpenAPI document, 1 MCP server, 0 keys."), "{said}");
     let (said, is_valid) = checked(&format!("[agents.default]\ntools = [\"l*\"]\n{tool}")).await;
     assert!(is_valid && !said.contains("Note"), "{said}");
 }

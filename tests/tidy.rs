@@ -36,7 +36,7 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 36] = [
+const ROOMS: [(&str, u8); 37] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -53,6 +53,7 @@ const ROOMS: [(&str, u8); 36] = [
     ("generation", 3),
     ("quotas", 2),
     ("policies", 2),
+    ("prompt_layers", 2),
     ("naming", 2),
     ("ownership", 2),
     ("follow", 2),

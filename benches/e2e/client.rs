@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -40,18 +40,25 @@ pub(crate) struct Ask {
     streamed: bool,
     /// Counts sessions, if each request has one of its own.
     sessions: Option<Arc<AtomicU64>>,
+    /// The session of all requests.
+    session: Option<String>,
 }
 
 impl Ask {
     /// Asks `subject`, which listens on `address`, for what `model` says, as a stream.
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
         let (body, answer) = (script::request(model, true), script::answer(model));
-        Self { address, path: subject.path(), body, answer, streamed: true, sessions: None }
+        Self { address, path: subject.path(), body, answer, streamed: true, sessions: None, session: None }
     }
 
     /// Each request in a session of its own.
     pub(crate) fn in_new_sessions(self) -> Self {
         Self { sessions: Some(Arc::default()), ..self }
+    }
+
+    /// All requests in this session.
+    pub(crate) fn in_session(self, session: &str) -> Self {
+        Self { session: Some(session.to_owned()), ..self }
     }
 
     /// The same in one piece.
@@ -163,6 +170,20 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failur
     Ok(sender)
 }
 
+/// Sends this body, which may be empty, and returns once it was taken.
+pub(crate) async fn send(address: SocketAddr, method: Method, path: &str, body: String) -> Result<(), Failure> {
+    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+    let request = request.header("content-type", "application/json");
+    let mut connection = connect(address).await?;
+    let response = connection.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
+    let status = response.status();
+    let answer = response.into_body().collect().await?.to_bytes();
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(format!("{path} answered {status}: {}", String::from_utf8_lossy(&answer)).into())
+}
+
 /// A streamed answer, as far as it was read.
 struct Answer {
     body: Incoming,
@@ -196,6 +217,9 @@ impl Answer {
             Request::post(ask.path).header("host", "localhost").header("content-type", "application/json");
         if let Some(sessions) = &ask.sessions {
             request = request.header("x-loopgate-session-id", format!("bench-{}", sessions.fetch_add(1, Relaxed)));
+        }
+        if let Some(session) = &ask.session {
+            request = request.header("x-loopgate-session-id", session);
         }
         connection.ready().await?;
         let response = connection.send_request(request.body(Full::new(ask.body.clone()))?).await?;

@@ -1,8 +1,9 @@
 //! What one more of something costs where there are few, and where there are ten times as many: it should cost the same.
 
+use http::Method;
 use tokio::time::sleep;
 
-use crate::client::{Ask, drive, open_streams};
+use crate::client::{Ask, drive, open_streams, send};
 use crate::failure::Failure;
 use crate::machine::{CpuTime, resident};
 use crate::options::Options;
@@ -18,6 +19,11 @@ const BLOCK: u32 = 300;
 const CONNECTIONS: u32 = 8;
 /// How many requests have ended before it is looked at what they left, for the first time.
 const ENDED: u32 = 2_000;
+
+/// How many messages a session has, of which a summary stands for most.
+const SESSION: (u32, u32) = (100, 10_000);
+/// How many are said in it.
+const SAID: u32 = 20;
 
 /// Measures all of them.
 pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failure> {
@@ -46,6 +52,48 @@ async fn alike(what: &str, options: &Options, few: (&str, u32), many: (&str, u32
         }
     }
     Ok(Growth { what: what.into(), unit: "CPU µs", few: few.1, at_few, many: many.1, at_many })
+}
+
+/// CPU of a message in sessions of different lengths, of which models are shown as much. The replica has read none of them before.
+pub(crate) async fn sessions(options: &Options) -> Result<(), Failure> {
+    let servers = Servers::start(&[Subject::LoopgateChat], !options.unpinned).await?;
+    let process = servers.process(Subject::LoopgateChat).ok_or("it did not start")?;
+    let [mut at_few, mut at_many] = [Vec::new(), Vec::new()];
+    for round in 0..=options.rounds {
+        for (count, figures) in [(SESSION.0, &mut at_few), (SESSION.1, &mut at_many)] {
+            let session = format!("grown-{round}-{count}");
+            send(process.address, Method::POST, "/v1/sessions/import", snapshot(&session, count)).await?;
+            sleep(AFTERMATH).await;
+            let before = CpuTime::of(process.id())?;
+            let ask = Ask::new(Subject::LoopgateChat, process.address, script::PLAIN).in_session(&session);
+            drive(&ask, 1, SAID).await?;
+            sleep(AFTERMATH).await;
+            if round > 0 {
+                figures.push(micros(CpuTime::of(process.id())?.since(&before)) / f64::from(SAID));
+            }
+            // What is stored is bounded.
+            send(process.address, Method::DELETE, &format!("/v1/sessions/{session}"), String::new()).await?;
+        }
+    }
+    let what = "a message in a session of so many".to_owned();
+    report::growth(&[Growth { what, unit: "CPU µs", few: SESSION.0, at_few, many: SESSION.1, at_many }]);
+    Ok(())
+}
+
+/// A session of so many messages, of some 200 tokens each, of which the last ten are shown.
+fn snapshot(id: &str, count: u32) -> String {
+    let said = |place: u32| {
+        let role = if place.is_multiple_of(2) { "user" } else { "assistant" };
+        format!(r#"{{"role":"{role}","content":"{place} {}"}}"#, "word ".repeat(160))
+    };
+    let messages: Vec<String> = (0..count).map(said).collect();
+    let usage = r#"{"prompt_tokens":0,"completion_tokens":0,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}"#;
+    let summary =
+        format!(r#"{{"covers":{},"kept":[0],"version":1,"method":"llm","text":"Much was said."}}"#, count - 10);
+    format!(
+        r#"{{"object":"session.export","version":1,"session":{{"id":"{id}","created_ms":1,"updated_ms":1,"metadata":{{}},"usage":{usage},"cost_usd":0,"runs":0,"summary":{summary}}},"messages":[{}]}}"#,
+        messages.join(",")
+    )
 }
 
 /// CPU µs of a request.

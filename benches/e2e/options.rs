@@ -59,6 +59,8 @@ pub(crate) enum Scenario {
     Traces,
     /// What one thing costs where there are few of them, and where there are ten times as many.
     Growth,
+    /// What a message costs in a session of 100 messages and of 10,000, of which a summary stands for all but ten.
+    Sessions,
     /// CPU of the same load on one worker and on two.
     Workers,
     /// Memory of streams that wait for an upstream that fell silent.

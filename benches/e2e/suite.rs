@@ -28,6 +28,7 @@ pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failur
             Scenario::Counts => counts::run(options).await,
             Scenario::Traces => traced::run().await,
             Scenario::Growth => growth::run(options, open_files).await,
+            Scenario::Sessions => growth::sessions(options).await,
             Scenario::Workers => growth::workers(options.rounds).await,
             Scenario::Streams => streams(options.streams, open_files).await,
         };

@@ -1,14 +1,14 @@
 //! Why the agent refuses or fails, one enum for each operation. `api::error` maps them to responses.
 
+mod approval;
 mod field;
-mod layer;
 
 use std::time::Duration;
 
+pub use self::approval::ApprovalError;
 pub use self::field::Field;
-pub use self::layer::LayerError;
 use crate::store::{CommitError, Unavailable};
-use crate::types::{CallId, RunId, SessionId, Shortfall};
+use crate::types::{RunId, SessionId, Shortfall};
 
 /// Why a run was not started or continued.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,17 @@ pub enum StartError {
         /// Its live run.
         run: RunId,
     },
+    /// A run shortens the session's conversation already.
+    #[error("the conversation of session {session} is being shortened by the run {run}; follow that run")]
+    Compacting {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
+    /// There is no such session whose conversation could be shortened.
+    #[error("session {0} does not exist")]
+    SessionNotFound(SessionId),
     /// The session changed meanwhile, again and again.
     #[error("session {0} is being changed by others; try again")]
     VersionConflict(SessionId),
@@ -177,26 +188,6 @@ pub enum StartError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
-}
-
-/// Why a decision about a call that needs an approval is not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApprovalError {
-    /// The run has no such call in its present turn.
-    #[error("run {0} has no call {1} that could be approved")]
-    NoSuchCall(RunId, CallId),
-    /// The call is decided, or needs no approval.
-    #[error("the call {0} waits for no approval: it was decided before, needs none, or is the client's to answer")]
-    Decided(CallId),
-    /// The call was approved too late.
-    #[error("the call {0} is no longer to be approved: its time is up, and it is denied")]
-    Expired(CallId),
-    /// The decision is meant for other arguments.
-    #[error("the call {0} has other arguments than those that were decided: read them again, and decide about them")]
-    OtherArguments(CallId),
-    /// The caller may not decide.
-    #[error("{0}")]
-    MayNotApprove(&'static str),
 }
 
 /// Between a name that leads nowhere and where to look it up: what it may mean.

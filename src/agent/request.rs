@@ -174,6 +174,8 @@ pub struct ContextPatch {
     pub keep_last: Option<u32>,
     /// How many turns of the user a model is shown: no more than the agent says.
     pub turn_limit: Option<u32>,
+    /// Whether nothing but that is asked for: the session's conversation is shortened now, beside other runs.
+    pub only: bool,
 }
 
 /// When a model that repeats itself is warned and stopped.
@@ -236,6 +238,25 @@ impl NewRun {
     /// A request that brings nothing but decisions about calls of a waiting run.
     #[must_use]
     pub fn deciding(tenant: Tenant, run: RunId, approvals: Vec<CallApproval>) -> Self {
+        Self { run: Some(run), approvals, ..Self::bare(tenant) }
+    }
+
+    /// A request that a session's conversation be shortened in what models are shown.
+    #[must_use]
+    pub fn compacting(tenant: Tenant, session: SessionId) -> Self {
+        let (session, on_conflict) = (Some(session), OnConflict::Concurrent);
+        let context = ContextPatch { only: true, ..ContextPatch::default() };
+        let rules = RulesPatch { context, ..RulesPatch::default() };
+        Self { session, rules, on_conflict, waits_for_the_end: true, ..Self::bare(tenant) }
+    }
+
+    /// Whether it only asks for what models are shown of its session to be shortened.
+    pub(super) fn compacts(&self) -> bool {
+        self.rules.context.only
+    }
+
+    /// A request that asks for nothing.
+    fn bare(tenant: Tenant) -> Self {
         let options = RunOptions {
             tool_choice: ToolChoice::Auto,
             sampling: Arc::default(),
@@ -255,13 +276,13 @@ impl NewRun {
             allowed_agents: None,
             model: None,
             session: None,
-            run: Some(run),
+            run: None,
             system: Vec::new(),
             messages: Vec::new(),
             answers_from: 0,
             answered: Vec::new(),
             decisions: Vec::new(),
-            approvals,
+            approvals: Vec::new(),
             client_tools: Vec::new(),
             servers: None,
             trace: None,

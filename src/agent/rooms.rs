@@ -14,6 +14,7 @@ use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
 use crate::agent::health::StoredHealth;
 use crate::agent::launch::Launcher;
+use crate::agent::launch::compactions::Compactions;
 use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
@@ -52,17 +53,12 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// The rooms over these parts.
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        generation: Generation,
-        retention: Retention,
-        telemetry: Telemetry,
-    ) -> Self {
+    /// The rooms over these parts, of which the first generation will be replaced.
+    pub(super) fn new(store: Arc<dyn Store>, first: Generation, retention: Retention, telemetry: Telemetry) -> Self {
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
         let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
-        let generations = Arc::new(Generations::new(equipped(generation, &documents)));
+        let generations = Arc::new(Generations::new(equipped(first, &documents)));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let (usage, limits) =
             (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
@@ -83,6 +79,7 @@ impl Rooms {
             uncounted: UncountedRuns::default(),
             outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
+            compactions: Compactions::default(),
         });
         let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
         let admission = Arc::new(Admission {

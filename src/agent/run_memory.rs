@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::types::{Conversation, Message};
+use crate::types::{History, Message};
 
 /// Of the memory, new runs leave one part in so many to runs that are resumed.
 const RESUMED_PART: u64 = 4;
@@ -113,7 +113,7 @@ pub fn size<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
 }
 
 /// How much memory a run's conversation takes, about: what its model is told, the session's history and its own messages.
-pub fn conversation_size<'m>(told: impl Iterator<Item = &'m Message>, history: &Conversation, own: &[Message]) -> u64 {
+pub fn conversation_size<'m>(told: impl Iterator<Item = &'m Message>, history: &History, own: &[Message]) -> u64 {
     history.memory() as u64 + size(told) + size(own)
 }
 

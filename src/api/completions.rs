@@ -35,8 +35,8 @@ use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::RunObject;
 use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
-use crate::types::Event;
 use crate::types::run::{OnConflict, OnDisconnect};
+use crate::types::{Event, Outcome};
 
 /// How long a response waits for what its headers say of budgets.
 const BUDGETS_TIMEOUT: Duration = Duration::from_millis(100);
@@ -208,28 +208,10 @@ async fn unary(
     with_report: bool,
     identity: &RequestIdentity,
 ) -> Result<Response, ApiError> {
-    let (mut follower, mut outcome) = (follower.waiting_for_the_end(), None);
-    loop {
-        let records = match follower.next().await {
-            Ok(Some(records)) => records,
-            Ok(None) => break,
-            Err(error) => {
-                // The run may continue. Without a key or a count of attempts, a repeated request cannot find it.
-                let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
-                let error = ApiError::from(error);
-                let mut response = if may_repeat { error } else { error.permanent() }.into_response();
-                sse::name_run(&mut response, &names);
-                return Ok(response);
-            }
-        };
-        for record in &records {
-            names.follow(&record.event);
-        }
-        if let Some(Event::RunFinished(finished)) = records.last().map(|record| &record.event) {
-            outcome = Some(finished.clone());
-        }
-    }
-    let outcome = outcome.ok_or_else(|| ApiError::internal(&"a run's log ended without its last event"))?;
+    let outcome = match end_of(follower, &mut names, identity).await {
+        Ok(outcome) => outcome,
+        Err(response) => return Ok(*response),
+    };
     let mut response = match &outcome.error {
         Some(error) => {
             let error = ApiError::from(error);
@@ -241,4 +223,34 @@ async fn unary(
     let logged = LogFields::of(&mut response);
     (logged.tokens, logged.cost_usd) = (Some(outcome.usage.total()), Some(outcome.cost.as_usd()));
     Ok(response)
+}
+
+/// How a run ended, once it did; else the response that says why that is not known.
+pub async fn end_of(
+    follower: Follower,
+    names: &mut RunNames,
+    identity: &RequestIdentity,
+) -> Result<Box<Outcome>, Box<Response>> {
+    let (mut follower, mut outcome) = (follower.waiting_for_the_end(), None);
+    loop {
+        let records = match follower.next().await {
+            Ok(Some(records)) => records,
+            Ok(None) => break,
+            Err(error) => {
+                // The run may continue. Without a key or a count of attempts, a repeated request cannot find it.
+                let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
+                let error = ApiError::from(error);
+                let mut response = if may_repeat { error } else { error.permanent() }.into_response();
+                sse::name_run(&mut response, names);
+                return Err(Box::new(response));
+            }
+        };
+        for record in &records {
+            names.follow(&record.event);
+        }
+        if let Some(Event::RunFinished(finished)) = records.last().map(|record| &record.event) {
+            outcome = Some(finished.clone());
+        }
+    }
+    outcome.ok_or_else(|| Box::new(ApiError::internal(&"a run's log ended without its last event").into_response()))
 }

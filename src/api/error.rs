@@ -169,7 +169,10 @@ impl From<StartError> for ApiError {
             StartError::OutOfMemory | StartError::TooManyServers(_) => {
                 Self::new(ErrorCode::Overloaded, message).retry_after(2)
             }
-            StartError::SessionBusy { run, .. } | StartError::SessionWaits { run, .. } => Self::busy(message, &run),
+            StartError::SessionBusy { run, .. }
+            | StartError::SessionWaits { run, .. }
+            | StartError::Compacting { run, .. } => Self::busy(message, &run),
+            StartError::SessionNotFound(_) => Self::new(ErrorCode::SessionNotFound, message),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),
             StartError::NotWaiting(_) | StartError::WaitsForApproval { .. } | StartError::WaitsForServices { .. } => {

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::error::LayerError;
+use crate::agent::session::layers::LayerError;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, SessionPath, Texts, header_text};

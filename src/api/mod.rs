@@ -9,6 +9,7 @@ mod bodies;
 mod budget;
 mod budget_headers;
 mod canonical;
+mod compactions;
 mod completions;
 mod description;
 mod documents;

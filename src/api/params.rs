@@ -102,6 +102,16 @@ pub struct MessagesQuery {
     order: Option<OrderText>,
 }
 
+/// What an export has beside the session and its messages.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct ExportQuery {
+    /// `runs` for all of the session's runs with their reports, and the calls of one that waits
+    #[param(pattern = "^runs$")]
+    include: Option<String>,
+}
+
 /// What a report of usage shows.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -20,6 +20,7 @@ use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::paging::{Window, page_of};
 use crate::api::params::{IdempotencyKey, MessagesQuery, SessionsQuery};
 use crate::api::state::Api;
+use crate::api::wire::restored::RestoreWarning;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::store::Order;
@@ -72,9 +73,22 @@ pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result
     memory: Arc<RequestMemory>,
     make: impl FnOnce(SessionId) -> F,
 ) -> Result<Response, ApiError> {
+    make_session_with(api, caller, (key, Vec::new()), id, memory, make).await
+}
+
+/// The same, where the caller is told what its copy had otherwise.
+pub async fn make_session_with<E: NotMade + Into<ApiError>, F: Future<Output = Result<Versioned, E>>>(
+    api: &Api,
+    caller: &Caller,
+    (key, warnings): (Option<&RequestKey>, Vec<RestoreWarning>),
+    id: SessionId,
+    memory: Arc<RequestMemory>,
+    make: impl FnOnce(SessionId) -> F,
+) -> Result<Response, ApiError> {
     let (made, replayed) =
         api.agent.admission().make_session(&caller.tenant, key, id, memory, make).await.map_err(Into::into)?;
-    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&made))).into_response();
+    let object = SessionObject { warnings, ..SessionObject::from(&made) };
+    let mut response = (StatusCode::CREATED, axum::Json(object)).into_response();
     if replayed {
         mark_replayed(response.headers_mut());
     }

@@ -129,8 +129,30 @@ async fn first_model(client: &Client) -> Result<String, Failure> {
         id: String,
     }
     let list: List = client.get(&["v1", "models"], &[]).await.map_err(Failure::new)?;
-    let first = list.data.into_iter().next();
-    first.map(|model| model.id).ok_or_else(|| Failure::new("the server lists no models; name one with --model"))
+    let mut ids: Vec<_> = list.data.into_iter().map(|model| model.id).collect();
+    // The list does not tell what a model is for; its name mostly does.
+    let chats = ids.iter().position(|id| !is_named_for_other_work(id)).unwrap_or(0);
+    let first = (!ids.is_empty()).then(|| ids.swap_remove(chats));
+    first.ok_or_else(|| Failure::new("the server lists no models; name one with --model"))
+}
+
+/// Whether a model is by its name one that makes no conversation, but vectors, speech or pictures.
+fn is_named_for_other_work(id: &str) -> bool {
+    const OTHER_WORK: [&str; 11] = [
+        "embed",
+        "rerank",
+        "whisper",
+        "transcribe",
+        "tts",
+        "speech",
+        "moderation",
+        "dall-e",
+        "imagen",
+        "stable-diffusion",
+        "bge-",
+    ];
+    let id = id.to_lowercase();
+    OTHER_WORK.iter().any(|word| id.contains(word))
 }
 
 /// Text on standard output, everything else dimmed on standard error.
@@ -159,5 +181,25 @@ async fn show(client: &Client, mut response: reqwest::Response) -> Result<(), Fa
         Some(Ok(())) => Ok(()),
         Some(Err(message)) => Err(Failure::new(message)),
         None => Err(Failure::new("the stream ended before the run did")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_do_not_converse_are_known_by_their_names() {
+        for id in [
+            "openai/text-embedding-3-small",
+            "local/nomic-embed-text:latest",
+            "openai/whisper-1",
+            "openai/gpt-4o-mini-tts",
+        ] {
+            assert!(is_named_for_other_work(id), "{id}");
+        }
+        for id in ["default", "openai/gpt-5-mini", "local/llama3.2:3b", "anthropic/claude-sonnet-4-5", "demo/demo"] {
+            assert!(!is_named_for_other_work(id), "{id}");
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         count(settings.upstreams.len(), "upstream"),
         settings.upstream_origin,
         count(settings.agents.len(), "agent"),
-        count(settings.tools.len(), "HTTP tool"),
+        tools(&settings),
         count(settings.keys.len(), "key"),
     ));
     for remark in remarks(&settings).into_iter().chain(notes(&settings)) {
@@ -41,6 +41,17 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         say(describe(&running.changes_to(&settings)));
     }
     Ok(())
+}
+
+/// How many tools are declared, and what brings others.
+pub(super) fn tools(settings: &Settings) -> String {
+    let mut tools = count(settings.tools.len(), "HTTP tool");
+    let brought = [(settings.openapi.len(), "OpenAPI document"), (settings.mcp.len(), "MCP server")];
+    for (number, kind) in brought.into_iter().filter(|(number, _)| *number > 0) {
+        tools.push_str(", ");
+        tools.push_str(&count(number, kind));
+    }
+    tools
 }
 
 /// What is valid, and yet does nothing.

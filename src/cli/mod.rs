@@ -4,11 +4,14 @@ mod agents;
 mod ask;
 mod check_config;
 mod client;
+mod completions;
 mod doctor;
 mod dry_run;
 mod frames;
+mod init;
 mod key;
 mod local_server;
+mod man;
 mod models;
 mod openapi;
 mod process;
@@ -74,8 +77,14 @@ enum Command {
     /// Make API keys
     #[command(subcommand)]
     Key(key::Key),
+    /// Write a configuration file with every section, in comments
+    Init(init::Init),
     /// Print the OpenAPI description
     Openapi,
+    /// Print what completes commands and flags in a shell
+    Completions(completions::Completions),
+    /// Print the manual page of a command, or write all pages
+    Man(man::Man),
 }
 
 /// Runs the command line.
@@ -99,7 +108,13 @@ pub fn main() -> ExitCode {
         Command::Top(top) => top::run(&top),
         Command::Tools(tools) => tools::run(&tools),
         Command::Key(key) => key::run(&key),
+        Command::Init(init) => init::run(&init),
         Command::Openapi => openapi::run(),
+        Command::Completions(completions) => {
+            completions::run(&completions, &mut Cli::command());
+            Ok(())
+        }
+        Command::Man(man) => man::run(&man, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

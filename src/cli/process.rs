@@ -47,6 +47,11 @@ pub(super) fn say(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
+/// The same for what ends in a line's end already, or is no text.
+pub(super) fn say_bytes(bytes: &[u8]) {
+    let _ = std::io::stdout().write_all(bytes);
+}
+
 /// Writes what a person should see beside the answer to standard error.
 #[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
 pub(super) fn complain(text: impl std::fmt::Display) {

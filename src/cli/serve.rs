@@ -45,6 +45,9 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log)
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
     let metrics = server.listen_for_metrics().map_err(Failure::new)?;
+    // Before it says that it listens: who reads that may end it.
+    let (stopping, told) = watch::channel(Stopping::No);
+    let stopped = on_signals(stopping.clone())?;
     match options.log_format_on(std::io::stderr().is_terminal()) {
         LogFormat::Text => log.print(&banner(address, reloader.settings())),
         LogFormat::Json => log_start(address, reloader.settings(), server.agent().replica()),
@@ -52,8 +55,6 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log)
     if let Some(metrics) = metrics {
         tracing::info!("metrics are read at http://{metrics}/metrics");
     }
-    let (stopping, told) = watch::channel(Stopping::No);
-    let stopped = on_signals(stopping.clone())?;
     // In a task of its own: reading files may take time, and connections must be accepted meanwhile.
     let mut reloading = JoinSet::new();
     reloading.spawn(reload::until_terminal_closes(hangup, options.clone(), reloader));

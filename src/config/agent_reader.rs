@@ -10,12 +10,13 @@ use toml::de::DeTable;
 use super::agent::{AgentConfig, DEFAULT_AGENT, KnownTools};
 use super::hook::HookConfig;
 use super::mistake::{ConfigErrors, Mistake};
+use super::prompt_parents::inherit_layers_of;
 use super::reader::Section;
 use super::report::Report;
 use super::to_json::to_json;
 use super::upstream::Upstream;
 use super::value::{FromToml, PLAIN_NAME, is_plain_name};
-use super::{KeyConfig, approval, asked_guardrails, memory, prompt};
+use super::{KeyConfig, approval, asked_guardrails, memory};
 use crate::types::guard::InputMode;
 
 /// What agents are read against.
@@ -102,7 +103,7 @@ impl AgentReader {
     fn read_section(&self, name: &str, section: &mut Section<'_>) -> AgentConfig {
         let parent = self.agents.get(DEFAULT_AGENT);
         let mut agent = AgentConfig::read(name, section, parent, &self.upstreams, &self.known_tools, self.input_guard);
-        prompt::inherit_layers_of(section, &self.agents, &mut agent);
+        inherit_layers_of(section, &self.agents, &mut agent);
         if agent.rules.memory.recalls && !self.remembers {
             section.refuse_outside("memory.recall", memory::UNDECLARED);
         }

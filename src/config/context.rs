@@ -7,7 +7,7 @@ use super::ratio::Ratio;
 use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::Word;
-use crate::types::context::{Compaction, ContextRules, PruningRules, SummaryRules};
+use crate::types::context::{Compaction, ContextRules, PruningRules, SummaryRules, TriggerRules};
 
 /// A conversation that fills less is always left as it is.
 const LEAST_THRESHOLD: f64 = 0.05;
@@ -58,6 +58,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&ContextRules>, ups
         keep_first_user,
         turn_limit: section.or_inherited("turn_limit", turn_limit, parent.turn_limit),
         pruning: section.section("pruning", |section| pruning(section, &parent.pruning)),
+        triggers: section.section("triggers", |section| triggers(section, &parent.triggers)),
         summary: section.section("summary", |section| summary(section, &parent.summary, upstreams)),
     }
 }
@@ -86,6 +87,28 @@ fn pruning(section: &mut Section<'_>, parent: &PruningRules) -> PruningRules {
         section.refuse("max_chars", "must be more than `head_chars` and `tail_chars` together");
     }
     rules
+}
+
+fn triggers(section: &mut Section<'_>, parent: &TriggerRules) -> TriggerRules {
+    let messages = section.optional(
+        "messages",
+        "A conversation is also shortened once a model is shown more messages than this, and than twice `keep_last`. If absent, their number does not matter.",
+    );
+    let input_tokens = section.optional(
+        "input_tokens",
+        "A conversation is also shortened once its calls took so many input tokens since it was shortened last. If absent, what they \
+         took does not matter.",
+    );
+    TriggerRules {
+        messages: section.or_inherited("messages", messages, parent.messages),
+        input_tokens: section.or_inherited("input_tokens", input_tokens, parent.input_tokens),
+        after_run: section.key(
+            "after_run",
+            "Whether a session's conversation is shortened for these in the background after a run, and not before the next call, and \
+             also when it nearly fills what it may.",
+            parent.after_run,
+        ),
+    }
 }
 
 fn summary(section: &mut Section<'_>, parent: &SummaryRules, upstreams: &[Upstream]) -> SummaryRules {

@@ -1,10 +1,7 @@
 //! What an agent's prompts have beside its `system`: layers, and sections that the server writes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::agent::{AgentConfig, DEFAULT_AGENT};
-use super::mistake::suggestion;
 use super::prompt_template::{PromptTemplates, Text};
 use super::reader::Section;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name};
@@ -111,17 +108,18 @@ impl PromptConfig {
             "max_extra_context",
             "Most characters of the `extra_context` of a request. If absent, a request may have none.",
         );
+        let (request_layers, reveal) = read_for_callers(section, parent);
         Self {
             mode,
             sections: section.or_inherited("sections", sections, parent.sections.clone()),
             tags,
             replaceable,
-            identity: read_text(section, "identity", "Who the model is to be: the first it is told.", &parent.identity),
+            identity: read_text(section, "identity", "Who the model is to be: the first it is told.", parent.identity.as_ref()),
             first_run: read_text(
                 section,
                 "first_run",
                 "What it is told at the first request of a conversation only.",
-                &parent.first_run,
+                parent.first_run.as_ref(),
             ),
             time_zone,
             channel: section.or_inherited("channel", channel, parent.channel),
@@ -130,17 +128,8 @@ impl PromptConfig {
                 max_extra_context,
                 parent.max_extra_context,
             ),
-            request_layers: section.key(
-                "request_layers",
-                "Whether requests may bring [layers](prompts.md#layers): instructions, for whoever may send requests.",
-                parent.request_layers,
-            ),
-            reveal: section.key(
-                "reveal",
-                "Whether a [dry run](prompts.md#dry-run) shows any caller whose key has the scope `read` what the prompt says, and not only its \
-                 sections and their sizes.",
-                parent.reveal,
-            ),
+            request_layers,
+            reveal,
             templates: section.section("templates", |section| PromptTemplates::read(section, &parent.templates)),
             parent: section.optional(
                 "parent",
@@ -150,6 +139,22 @@ impl PromptConfig {
             layers: Vec::new(),
         }
     }
+}
+
+/// Whether requests may bring layers, and whether callers may read what prompts say.
+fn read_for_callers(section: &mut Section<'_>, parent: &PromptConfig) -> (bool, bool) {
+    let request_layers = section.key(
+        "request_layers",
+        "Whether requests may bring [layers](prompts.md#layers): instructions, for whoever may send requests.",
+        parent.request_layers,
+    );
+    let reveal = section.key(
+                "reveal",
+                "Whether a [dry run](prompts.md#dry-run) shows any caller whose key has the scope `read` what the prompt says, and not only its \
+                 sections and their sizes.",
+                parent.reveal,
+            );
+    (request_layers, reveal)
 }
 
 /// Which layers are part of prompts, and which of them callers may replace.
@@ -172,75 +177,10 @@ fn read_text(
     section: &mut Section<'_>,
     name: &'static str,
     help: &'static str,
-    parent: &Option<String>,
+    parent: Option<&String>,
 ) -> Option<String> {
     let own = section.optional(name, help);
-    section.or_inherited(name, own, parent.clone().map(Text)).map(|Text(text)| text)
-}
-
-/// Gives each agent the layers of its parents. Reports parents that are not there, and circles.
-pub(super) fn inherit_layers(root: &Section<'_>, agents: &mut BTreeMap<String, AgentConfig>) {
-    let chains: Vec<_> = agents.keys().map(|name| (name.clone(), chain(root, agents, name))).collect();
-    let all: Vec<Vec<PromptLayer>> = chains
-        .iter()
-        .map(|(_, chain)| chain.iter().rev().flat_map(|name| agents[name].prompt.layers.clone()).collect())
-        .collect();
-    for ((name, _), layers) in chains.into_iter().zip(all) {
-        if let Some(agent) = agents.get_mut(&name).filter(|agent| agent.prompt.layers != layers) {
-            Arc::make_mut(&mut agent.prompt).layers = layers;
-        }
-    }
-}
-
-/// Gives an agent that is read after these the layers of its parent, which has those of its own parents.
-pub(super) fn inherit_layers_of(
-    section: &Section<'_>,
-    agents: &BTreeMap<String, AgentConfig>,
-    agent: &mut AgentConfig,
-) {
-    let parent = agent.prompt.parent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let Some(parent) = agents.get(parent) else {
-        let known: Vec<&str> = agents.keys().map(String::as_str).collect();
-        let what = format!("there is no agent `{parent}`; {}", suggestion(parent, &known));
-        return section.refuse_outside("prompt.parent", what);
-    };
-    let reveals = |name: &str| agents.get(name).is_some_and(|agent| agent.prompt.reveal);
-    if agent.prompt.reveal && !(parent.prompt.reveal && reveals(DEFAULT_AGENT)) {
-        section.refuse_outside(
-            "prompt.reveal",
-            "may be true only where the agents of the file that this one inherits from have it".to_owned(),
-        );
-    }
-    if !parent.prompt.layers.is_empty() {
-        let layers = parent.prompt.layers.iter().chain(&agent.prompt.layers).cloned().collect();
-        Arc::make_mut(&mut agent.prompt).layers = layers;
-    }
-}
-
-/// An agent and its parents, nearest first.
-fn chain(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>, agent: &str) -> Vec<String> {
-    let mut chain = vec![agent.to_owned()];
-    loop {
-        let last = chain.last().map_or(agent, String::as_str);
-        let inherited = (last != DEFAULT_AGENT).then_some(DEFAULT_AGENT);
-        let Some(parent) = agents[last].prompt.parent.as_deref().or(inherited) else { return chain };
-        let path = format!("agents.{last}.prompt.parent");
-        if !agents.contains_key(parent) {
-            let known: Vec<&str> = agents.keys().map(String::as_str).collect();
-            if last == agent {
-                root.refuse_outside(&path, format!("there is no agent `{parent}`; {}", suggestion(parent, &known)));
-            }
-            return chain;
-        }
-        if chain.iter().any(|name| name == parent) {
-            // Each agent of the circle finds it, and one of them tells it.
-            if chain.iter().min().is_some_and(|first| first == agent) {
-                root.refuse_outside(&path, format!("is a circle: {} → {parent}", chain.join(" → ")));
-            }
-            return chain;
-        }
-        chain.push(parent.to_owned());
-    }
+    section.or_inherited(name, own, parent.cloned().map(Text)).map(|Text(text)| text)
 }
 
 /// Reads a layer.

@@ -38,8 +38,10 @@ pub struct ServerConfig {
     pub keep_alive: Duration,
     /// How long a client may take nothing of its answer.
     pub write_timeout: Duration,
-    /// From the signal until new runs are refused.
-    pub drain_delay: Duration,
+    /// From the signal until new runs are refused; `None`: as the store has it, see [`Settings::drain_delay`].
+    ///
+    /// [`Settings::drain_delay`]: super::Settings::drain_delay
+    pub drain_delay: Option<Duration>,
     /// How long runs then have until they are stopped at a step's end.
     pub drain_timeout: Duration,
     /// Origins that browsers may call from: exact ones, or `*` for all. Empty: no CORS headers.
@@ -64,10 +66,10 @@ impl ServerConfig {
         section.record("listen", listen.recorded());
         refuse_exposure(section, listen, options, has_keys);
         let bounds = Bounds::read(section);
-        let Delay(drain_delay) = section.key(
+        let drain_delay: Option<Delay> = section.optional(
             "drain_delay",
-            "How long new runs are still accepted after SIGTERM, so that load balancers have time to stop sending them.",
-            Delay(seconds(5)),
+            "How long new runs are still accepted after SIGTERM, so that load balancers have time to stop sending them. If not \
+             given: 5s where replicas share a Redis, else none, since load balancers have no other server to choose.",
         );
         let Delay(drain_timeout) = section.key(
             "drain_timeout",
@@ -99,7 +101,7 @@ impl ServerConfig {
             header_timeout: bounds.header_timeout,
             keep_alive: bounds.keep_alive,
             write_timeout: bounds.write_timeout,
-            drain_delay,
+            drain_delay: drain_delay.map(|Delay(delay)| delay),
             drain_timeout,
             cors_origins: origins.into_iter().map(|Origin(origin)| origin).collect(),
             hosts,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use toml::de::DeTable;
 
@@ -24,13 +25,15 @@ use super::mistake::ConfigErrors;
 use super::model::Models;
 use super::openapi::OpenApiConfig;
 use super::options::Options;
-use super::prompt;
+use super::prompt::read_layer;
+use super::prompt_parents::inherit_layers;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::request_mcp::RequestMcpConfig;
 use super::server::{ServerConfig, exposure};
 use super::skills::SkillsConfig;
 use super::store::StoreConfig;
+use super::store_url::StoreUrl;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
@@ -45,6 +48,9 @@ use crate::types::question::ASK_USER;
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "loopgate.toml";
+
+/// How long load balancers get to send new runs to other replicas.
+const SHARED_DRAIN_DELAY: Duration = Duration::from_secs(5);
 
 /// The whole configuration.
 #[derive(Debug, Clone)]
@@ -113,6 +119,13 @@ impl Settings {
     #[must_use]
     pub fn found_no_upstream(&self) -> bool {
         self.upstream_origin == UpstreamOrigin::Nowhere
+    }
+
+    /// How long new runs are still accepted after the signal to stop: for load balancers, which may have other replicas to choose.
+    #[must_use]
+    pub fn drain_delay(&self) -> Duration {
+        let usual = if matches!(self.store.url, StoreUrl::Redis(_)) { SHARED_DRAIN_DELAY } else { Duration::ZERO };
+        self.server.drain_delay.unwrap_or(usual)
     }
 
     /// Reads the configuration again for a server that runs by this one.
@@ -230,14 +243,12 @@ impl Settings {
         let skills = root.section("skills", SkillsConfig::read);
         let openapi =
             root.named("openapi", None, |name, section| OpenApiConfig::read(name, section, server.public_url.as_ref()));
-        prompt::inherit_layers(root, &mut agents);
-        let layers = root.named("layers", None, prompt::read_layer).into();
+        let layers = read_layers(root, &mut agents);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
         approval::check(root, &agents, &keys);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
-        let (file, values) = (None, Values::default());
         Self {
             server,
             store,
@@ -262,8 +273,8 @@ impl Settings {
             known_tools,
             input_guard,
             layers,
-            file,
-            values,
+            file: None,
+            values: Values::default(),
         }
     }
 }
@@ -283,6 +294,12 @@ fn read_agents(
         Some(())
     });
     (agents, input_guard)
+}
+
+/// The layers of the server, once agents have those of their parents.
+fn read_layers(root: &mut Section<'_>, agents: &mut BTreeMap<String, AgentConfig>) -> Arc<[PromptLayer]> {
+    inherit_layers(root, agents);
+    root.named("layers", None, read_layer).into()
 }
 
 /// The keys, each of which knows those before it.

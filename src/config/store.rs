@@ -1,5 +1,6 @@
 //! `[store]`: where runs and sessions are kept, and how long.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::options::Options;
@@ -13,6 +14,8 @@ use super::value::FromToml;
 pub struct StoreConfig {
     /// Where.
     pub url: StoreUrl,
+    /// Where copies of the embedded store are made, if they are.
+    pub backup: Option<BackupConfig>,
     /// How long a session is kept after its last change.
     pub session_ttl: Duration,
     /// How long a run can be read after its end.
@@ -29,6 +32,34 @@ pub struct StoreConfig {
     pub usage_ttl: Duration,
     /// How many rows of usage of a day and tenant tell users apart.
     pub usage_rows: u64,
+}
+
+/// Copies of the embedded store, which its server makes while it serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupConfig {
+    /// The directory that has a directory for each of them.
+    pub directory: PathBuf,
+    /// From one to the next.
+    pub every: Duration,
+    /// How many are kept.
+    pub keep: usize,
+}
+
+impl BackupConfig {
+    fn read(section: &mut Section<'_>, url: &StoreUrl) -> Option<Self> {
+        section.read_at_start();
+        let directory: Option<String> = section.required(
+            "directory",
+            "Directory for copies of an `embedded:` store, which the server makes while it serves, each in a directory that is \
+             named after its time. No other server may use it.",
+        );
+        let every = section.key("every", "How long after a copy the next one is made.", seconds(86_400));
+        let keep = section.key("keep", "How many copies are kept; older ones are removed.", 7_u64);
+        if !section.is_described() && !matches!(url, StoreUrl::Embedded(_)) {
+            section.refuse_here("only an `embedded:` store is copied by its server; Redis has backups of its own");
+        }
+        Some(Self { directory: directory?.into(), every, keep: usize::try_from(keep).unwrap_or(usize::MAX) })
+    }
 }
 
 impl StoreConfig {
@@ -62,6 +93,7 @@ impl StoreConfig {
             Size(if matches!(url, StoreUrl::Memory) { memory_limit.saturating_mul(2).max(128 << 20) } else { 4 << 30 }),
         );
         Self {
+            backup: section.optional_section("backup", |backup| BackupConfig::read(backup, &url)),
             url,
             session_ttl: section.key(
                 "session_ttl",

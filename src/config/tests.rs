@@ -76,7 +76,7 @@ fn nothing_written_is_all_defaults() {
         header_timeout: 5s,
         keep_alive: 75s,
         write_timeout: 30s,
-        drain_delay: 5s,
+        drain_delay: None,
         drain_timeout: 30s,
         cors_origins: [],
         hosts: [],
@@ -87,6 +87,7 @@ fn nothing_written_is_all_defaults() {
         url: Embedded(
             "./data",
         ),
+        backup: None,
         session_ttl: 2592000s,
         run_ttl: 86400s,
         wait_ttl: 604800s,
@@ -97,6 +98,28 @@ fn nothing_written_is_all_defaults() {
         usage_rows: 2000,
     }
     "#);
+}
+
+#[test]
+fn load_balancers_get_time_where_they_have_another_replica() {
+    let delay = |text: &str| load(text).drain_delay();
+    assert_eq!(delay(""), Duration::ZERO);
+    assert_eq!(delay("store.url = 'redis://h'"), Duration::from_secs(5));
+    assert_eq!(delay("server.drain_delay = '3s'"), Duration::from_secs(3));
+    assert_eq!(delay("server.drain_delay = '0s'\nstore.url = 'redis://h'"), Duration::ZERO);
+}
+
+#[test]
+fn an_embedded_store_is_backed_up_where_the_file_says() {
+    let daily = BackupConfig { directory: "/b".into(), every: Duration::from_secs(86_400), keep: 7 };
+    assert_eq!(load("store.backup.directory = '/b'").store.backup, Some(daily));
+    let empty = mistakes("[store.backup]\nkeep = 0\n");
+    assert!(
+        empty.contains("`directory` is missing") && empty.contains("2: store.backup.keep: must be an integer from 1"),
+        "{empty}"
+    );
+    let shared = mistakes("store.url = 'redis://h'\nstore.backup.directory = '/b'\n");
+    assert!(shared.contains("only an `embedded:` store is copied by its server"), "{shared}");
 }
 
 #[test]

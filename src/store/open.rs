@@ -6,14 +6,19 @@ use super::embedded::EmbeddedStore;
 use super::memory::MemoryStore;
 use super::redis::RedisStore;
 use super::{OpenError, Store};
-use crate::config::StoreUrl;
+use crate::config::{BackupConfig, StoreUrl};
 
 /// Opens the store that a URL names. A missing directory is created; a Redis that does not answer yet is looked for
 /// in the background. If a store can say that it has less room than a tenant may use, it does so in the log.
-pub async fn open(url: &StoreUrl, tenant_limit: u64) -> Result<Arc<dyn Store>, OpenError> {
+/// The embedded store is copied as `backup` says.
+pub async fn open(
+    url: &StoreUrl,
+    tenant_limit: u64,
+    backup: Option<&BackupConfig>,
+) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::default()),
-        StoreUrl::Embedded(dir) => Arc::new(EmbeddedStore::open(dir).await?),
+        StoreUrl::Embedded(dir) => Arc::new(EmbeddedStore::open(dir).await?.with_backups(backup.cloned())),
         StoreUrl::Redis(url) => Arc::new(RedisStore::open_for(url, Some(tenant_limit)).await?),
     })
 }
@@ -23,7 +28,7 @@ mod tests {
     use super::*;
 
     async fn opened(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-        open(&url.parse().unwrap(), u64::MAX).await
+        open(&url.parse().unwrap(), u64::MAX, None).await
     }
 
     #[tokio::test]

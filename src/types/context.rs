@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::rules::{Compaction, ContextRules, Method, PruningRules, SummaryRules};
+pub use self::rules::{Compaction, ContextRules, Method, PruningRules, SummaryRules, TriggerRules};
 use crate::types::json::is_default;
 use crate::types::price::StepModel;
 use crate::types::reservation::Reservation;
@@ -47,6 +47,12 @@ impl View {
     pub fn begins(&self) -> u64 {
         self.covers.max(self.from)
     }
+
+    /// How many messages are replaced.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.covers.saturating_sub(self.kept.len() as u64)
+    }
 }
 
 /// What replaces messages.
@@ -84,6 +90,9 @@ pub struct SessionContext {
     /// The window that a model turned out to have, with the model's full name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<(String, u64)>,
+    /// How many input tokens its runs took since it was shortened, where their rules go by that.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub input_tokens: u64,
 }
 
 impl SessionContext {
@@ -99,7 +108,8 @@ impl SessionContext {
         let holds = self.view.covers <= count && self.view.soft.max(self.view.hard) <= count;
         let view = if holds { self.view.clone() } else { View::default() };
         let anchor = self.anchor.filter(|anchor| anchor.messages == count && holds);
-        let context = Self { view, anchor, learned: self.learned.clone() };
+        let input_tokens = if holds { self.input_tokens } else { 0 };
+        let context = Self { view, anchor, learned: self.learned.clone(), input_tokens };
         (!context.is_empty()).then_some(context)
     }
 }
@@ -248,7 +258,7 @@ mod tests {
     fn a_copy_of_the_beginning_keeps_what_holds_for_it() {
         let view = View { covers: 8, soft: 10, ..View::default() };
         let anchor = Some(Anchor { messages: 12, tokens: 7, beside: 1 });
-        let context = SessionContext { view, anchor, learned: None };
+        let context = SessionContext { view, anchor, ..SessionContext::default() };
         assert_eq!(context.of_first(12), Some(context.clone()));
         assert_eq!(context.of_first(10).map(|kept| (kept.view, kept.anchor)), Some((context.view.clone(), None)));
         assert_eq!(context.of_first(9), None);

@@ -5,8 +5,10 @@
 //! | `part` | parts: text, pictures, thinking, calls, results, and what is not known |
 //! | `message` | a message, as it arrived or as parts |
 //! | `origin` | where a message came from |
+//! | `history` | the earlier messages of a session, as far as a run has them |
 //! | `size` | how much a message is: to a model, and in memory |
 
+mod history;
 mod link;
 mod message;
 mod origin;
@@ -15,6 +17,7 @@ mod size;
 
 use std::sync::Arc;
 
+pub use self::history::History;
 pub use self::link::Link;
 pub use self::message::{Content, MEDIA_WEIGHT, Message, Role, audio_weight, is_compressed_audio};
 pub use self::origin::Origin;
@@ -108,6 +111,24 @@ impl Conversation {
         }
         self
     }
+
+    /// The messages but the first `count`.
+    #[must_use]
+    pub fn without_first(mut self, count: usize) -> Self {
+        let (mut excess, mut whole) = (count, 0);
+        for stretch in &self.0 {
+            if excess < stretch.messages.len() {
+                break;
+            }
+            excess -= stretch.messages.len();
+            whole += 1;
+        }
+        self.0.drain(..whole);
+        if let Some(first) = self.0.first_mut().filter(|_| excess > 0) {
+            *first = Arc::new(first.messages[excess..].iter().cloned().collect());
+        }
+        self
+    }
 }
 
 /// The messages of a run's request, each with its place.
@@ -163,6 +184,7 @@ mod tests {
             prop_assert_eq!(conversation.weight(), all.iter().map(Message::weight).sum::<usize>());
             let count = count.min(all.len());
             prop_assert_eq!(texts(&conversation.clone().first(count)), all[..count].to_vec());
+            prop_assert_eq!(texts(&conversation.clone().without_first(count)), all[count..].to_vec());
             let around = conversation.first(count).after(&all[..1.min(all.len())]).then(all.iter().take(1).cloned());
             prop_assert_eq!(around.count(), count + 2 * 1.min(all.len()));
         }

@@ -45,7 +45,7 @@ pub mod turn_end;
 pub mod unambiguous;
 pub mod usage;
 
-pub use conversation::{Conversation, Message, Role, ToolCall};
+pub use conversation::{Conversation, History, Message, Role, ToolCall};
 pub use error::{ErrorKind, RunError};
 pub use event::{Event, Record};
 pub use id::{CallId, RunId, SessionId, Tenant};

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::types::approval::ApprovalDecision;
+use crate::types::context::Method;
 use crate::types::guard::{GuardPoint, Verdict};
 use crate::types::json::is_default;
 use crate::types::tool::Measurement;
@@ -26,6 +27,39 @@ pub struct Report {
     /// One entry for each time that a guardrail's model or service was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guardrails: Option<Box<JudgeReports>>,
+    /// One entry for each time that messages were replaced in what models are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compactions: Option<Box<CompactionReports>>,
+}
+
+/// How a conversation was shortened. Boxed in a report, as most runs leave theirs as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CompactionReports(pub Vec<CompactionReport>);
+
+/// How a conversation was shortened once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CompactionReport {
+    /// Before which step.
+    pub step: u32,
+    /// How what is left out was replaced.
+    pub method: Method,
+    /// How often the conversation was shortened by then.
+    pub version: u32,
+    /// How many messages more are left out.
+    pub removed_messages: u64,
+    /// How many tokens the next call had before, about.
+    pub before_tokens: u64,
+    /// How many it had then.
+    pub after_tokens: u64,
+    /// How long it took.
+    pub latency_ms: u64,
+    /// The tokens of a model that wrote a summary.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub usage: Usage,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cost: Micros,
 }
 
 /// What guardrails said that were asked. Boxed in a report, as most runs ask none.

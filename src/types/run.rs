@@ -181,6 +181,12 @@ pub struct RunSpec {
     /// What of the session's messages and its own the model is shown when the run begins; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<Arc<View>>,
+    /// Whether all that it does is to shorten what models are shown of its session.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compacts: bool,
+    /// How many input tokens its session's runs took since its conversation was shortened, where its rules go by that.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub input_since: u64,
     /// This run's own new messages.
     pub input: Vec<Message>,
     /// Estimated tokens of `system`, `prompt`, history, `input` and the tools' schemas.

@@ -69,6 +69,9 @@ pub struct Session {
     /// The concurrent runs, which run beside the run that holds the session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concurrent_runs: Vec<RunId>,
+    /// The one among them that shortens what models are shown: there is one at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacting: Option<RunId>,
 }
 
 impl Session {
@@ -97,6 +100,7 @@ impl Session {
             active_run: None,
             queue: Vec::new(),
             concurrent_runs: Vec::new(),
+            compacting: None,
         }
     }
 
@@ -105,11 +109,21 @@ impl Session {
     pub fn detach_run(&mut self, run: &RunId) -> Option<RunId> {
         self.queue.retain(|queued| queued != run);
         self.concurrent_runs.retain(|beside| beside != run);
+        self.compacting.take_if(|compacting| compacting == run);
         if self.active_run.as_ref() != Some(run) {
             return None;
         }
         self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
         self.active_run.clone()
+    }
+
+    /// How many bytes those of its messages take, about, that models are not shown a summary of.
+    #[must_use]
+    pub fn shown_bytes(&self) -> u64 {
+        let removed = self.context.as_ref().map_or(0, |context| context.view.removed()).min(self.message_count);
+        let left = u128::from(self.message_count - removed);
+        let bytes = u128::from(self.bytes) * left / u128::from(self.message_count.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// The runs that are live in it, wait in it or are about to begin.
@@ -163,6 +177,16 @@ impl Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::context::View;
+
+    #[test]
+    fn a_run_takes_memory_for_what_is_shown() {
+        let mut session = Session { message_count: 10, bytes: 1_000, ..Session::new(SessionId::mint()) };
+        assert_eq!(session.shown_bytes(), 1_000);
+        let view = View { covers: 6, kept: vec![0], ..View::default() };
+        session.context = Some(Box::new(SessionContext { view, ..SessionContext::default() }));
+        assert_eq!((session.shown_bytes(), Session::new(SessionId::mint()).shown_bytes()), (500, 0));
+    }
 
     #[test]
     fn ending_a_run_wakes_the_next_queued_run() {

@@ -108,6 +108,18 @@ async fn a_service_is_called_as_by_a_run_and_what_became_of_the_call_is_told() {
     assert_eq!(call(&["--timeout", "soon"]).await.status.code(), Some(2));
 }
 
+/// The answer is for a model, which is told neither; who asks at a terminal mends the configuration.
+#[tokio::test]
+async fn a_service_that_is_not_there_is_named_with_the_cause() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let directory =
+        configured(&format!("[tools.gone]\ndescription = \"Gone.\"\nurl = \"http://{address}/x?key=hush\"\n"));
+    let ran = run(directory.path(), &["tools", "call", "gone"]).await;
+    let err = text(&ran.stderr);
+    assert_eq!((ran.status.code(), text(&ran.stdout).contains("could not be reached")), (Some(3), true), "{err}");
+    assert!(err.contains(&address) && err.contains("refused") && !err.contains("hush"), "{err}");
+}
+
 #[tokio::test]
 async fn every_tool_is_looked_at_and_none_is_called() {
     let tools = ToolServer::start([]).await;

@@ -45,6 +45,14 @@ impl TestCluster {
         Self { has_budget: false, ..Self::of(services, &config, name, stores, &[]).await }
     }
 
+    /// The same, where the clients' key has no budget, the agents' context has these settings too, and the first replicas die at
+    /// these places.
+    pub(super) async fn configured(name: &str, stores: &[String], more: &str, places: &[&str]) -> Self {
+        let services = TestServices::start().await;
+        let config = services.config_under("").replace("context = { ", &format!("context = {{ {more}, "));
+        Self { has_budget: false, ..Self::of(services, &config, name, stores, places).await }
+    }
+
     /// The same, where the first replicas die at these places.
     pub(super) async fn dying(name: &str, stores: &[String], places: &[&str]) -> Self {
         let services = TestServices::start().await;

@@ -10,6 +10,7 @@ mod bounds;
 mod cancelled;
 mod chaos;
 mod cluster;
+mod compaction;
 mod counters;
 mod guardrails;
 mod hooks;

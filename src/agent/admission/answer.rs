@@ -26,7 +26,7 @@ use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::outcome::RequiredCall;
 use crate::types::pattern::matches;
 use crate::types::sampling::Sampling;
-use crate::types::{CallId, Conversation, Message, Role, RunId, RunSpec, RunStatus};
+use crate::types::{CallId, History, Message, Role, RunId, RunSpec, RunStatus};
 
 /// What a request to a waiting run comes to.
 enum Admitted {
@@ -196,7 +196,7 @@ impl Admission {
         }
         check_unchanged(new, spec)?;
         let model = generation.catalog.model(&idle.run().model().upstream);
-        unsupported::refuse(&*model, &Sampling::default(), &new.messages, &Conversation::default())?;
+        unsupported::refuse(&*model, &Sampling::default(), &new.messages, &History::default())?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
         let decisions = decisions(new, &required);

@@ -5,6 +5,7 @@ use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::launch::queued;
 use crate::agent::ledger::commits::Turn;
 use crate::agent::ledger::head::Head;
+use crate::agent::ledger::keys;
 use crate::agent::request::NewRun;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -22,6 +23,9 @@ impl Admission {
             // A duplicate was faster.
             return Err(ClaimError::Busy.into());
         }
+        if new.compacts() {
+            self.settle_compaction(new, session).await?;
+        }
         if new.on_conflict == OnConflict::Concurrent && self.has_concurrent_room(new, session).await? {
             return Ok(Some(Turn::Now));
         }
@@ -37,6 +41,18 @@ impl Admission {
             Some(waiting) => self.end_waiting(new, session, &waiting).await.map(|()| None),
             None => Ok(Some(Turn::Now)),
         }
+    }
+
+    /// Refuses to shorten a session's conversation while another run does. One that is over did not say so where the store lost a
+    /// part of it.
+    async fn settle_compaction(&self, new: &NewRun, session: &mut Session) -> Result<(), StartError> {
+        let Some(run) = session.compacting.clone() else { return Ok(()) };
+        let head = self.ledger.head(&keys::session_partition(&new.tenant, &session.id), &run).await?;
+        if head.is_some_and(|head| !head.status.is_final()) {
+            return Err(StartError::Compacting { session: session.id.clone(), run });
+        }
+        session.detach_run(&run);
+        Ok(())
     }
 
     /// Whether the session may have one more concurrent run. If it has too many, those that ended are dropped first.
@@ -97,4 +113,12 @@ impl Admission {
 /// Refuses to end a run of an agent that the request's key may not use.
 fn check_may_end(new: &NewRun, head: &Head) -> Result<(), StartError> {
     if new.requester().may_use(&head.agent) { Ok(()) } else { Err(StartError::AgentForbidden(head.agent.clone())) }
+}
+
+/// When a run begins that has no session yet. One that only shortens a session's conversation makes none.
+pub(super) fn turn_in_new(new: &NewRun) -> Result<Turn, StartError> {
+    match &new.session {
+        Some(id) if new.compacts() => Err(StartError::SessionNotFound(id.clone())),
+        Some(_) | None => Ok(Turn::Now),
+    }
 }

@@ -20,7 +20,7 @@ use crate::types::context::Method;
 use crate::types::event::Reservation;
 use crate::types::offer::ToolOffer;
 use crate::types::prompt::SectionNote;
-use crate::types::{Conversation, Message, RunSpec};
+use crate::types::{Conversation, History, Message, RunSpec};
 
 /// What a request would be as a run.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Admission {
         self.take_memory(new, session.as_ref())?;
         let history = match &session {
             Some(session) => self.sessions.history(&new.tenant, session).await?,
-            None => Conversation::default(),
+            None => History::default(),
         };
         let generation = self.generation_of(new);
         let Specified { spec, tools, .. } = self.specify(new, &generation, session.as_ref(), &history).await?;
@@ -103,7 +103,7 @@ impl Admission {
             tools: request.tools.weight(),
         };
         Ok(DryRun {
-            history: history.count(),
+            history: usize::try_from(history.count()).unwrap_or(usize::MAX),
             sizes,
             tools: request.tools,
             conversation: request.conversation,
@@ -134,15 +134,14 @@ fn refuse_unfit(new: &NewRun) -> Result<(), StartError> {
 
 /// What would be reserved for the first call, or how the conversation would be made to fit before it.
 fn first_step(run: &Run) -> (Option<Reservation>, Option<Method>) {
-    match run.next_step() {
-        Step::CallModel { reserve, .. } => (Some(reserve), None),
-        Step::Fit(method) => {
-            let purpose = budget::Purpose::Step { keep_reserve: false };
-            let planned = budget::plan(&run.spec().limits, &run.terms(), run.used(), run.most_context(), purpose);
-            (planned.ok(), method)
-        }
-        _ => (None, None),
+    let step = run.next_step();
+    if let Step::CallModel { reserve, .. } = step {
+        return (Some(reserve), None);
     }
+    let Step::Fit(method) = step else { return (None, None) };
+    let purpose = budget::Purpose::Step { keep_reserve: false };
+    let planned = budget::plan(&run.spec().limits, &run.terms(), run.used(), run.most_context(), purpose);
+    (planned.ok(), method)
 }
 
 /// The sections of a prompt. One that is nothing but its agent's `system` has that one.

@@ -8,6 +8,7 @@ mod approve;
 mod backoff;
 mod budget;
 mod claims;
+mod compact;
 mod conflict;
 mod dry_run;
 mod models;

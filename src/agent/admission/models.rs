@@ -9,14 +9,14 @@ use crate::agent::request::NewRun;
 use crate::types::fallback::Fallback;
 use crate::types::run::RunOptions;
 use crate::types::session::Session;
-use crate::types::{Conversation, RunSpec};
+use crate::types::{History, RunSpec};
 
 /// Leaves the models that take what the request asks for. If the first does not, the run begins with the next that does;
 /// an error if none does. Returns what the caller should know of it.
 pub(super) fn leave_able(
     resolved: &mut Resolved,
     new: &NewRun,
-    history: &Conversation,
+    history: &History,
     generation: &Generation,
 ) -> Result<Vec<String>, StartError> {
     let refusal = |called: &Called| {

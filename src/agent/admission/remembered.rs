@@ -25,16 +25,9 @@ impl Admission {
 
     /// The sections of documents of a run's prompt. Nothing is read for an agent that has none.
     pub(super) async fn documents(&self, given: Given<'_>) -> Result<Vec<Section>, StartError> {
-        let rules = &given.resolved.settings.rules;
-        let recalls = rules.memory.recalls && given.generation.memory.is_some();
-        if given.skills.is_none() && rules.files == AgentFiles::default() && !recalls {
+        if !given.has_documents() {
             return Ok(Vec::new());
         }
-        // Boxed, as most agents have none.
-        Box::pin(self.documents_of(given, recalls)).await
-    }
-
-    async fn documents_of(&self, given: Given<'_>, recalls: bool) -> Result<Vec<Section>, StartError> {
         let Given { new, resolved, skills, .. } = given;
         let (rules, documents) = (&resolved.settings.rules, &self.launcher.documents);
         let (agent, user) = (&*resolved.agent_name, new.options.sampling.user.as_deref());
@@ -46,7 +39,7 @@ impl Admission {
         }
         let skills = skills.map(str::to_owned);
         sections.extend(skills.map(|text| Section::of_run(of_skills, PRIORITY_CONTEXT, Lasts::Stable, text)));
-        if recalls {
+        if given.recalls() {
             let of = memory_of(rules.memory.scope, agent, user);
             let told = documents.recalled(&new.tenant, &of, &rules.memory, &new.messages).await?;
             sections.extend(told.map(|text| Section::of_run(of_memory, PRIORITY_CONTEXT, Lasts::Run, text)));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::admission::said::{Said, said};
+use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::told::Given;
+use crate::agent::admission::told::{Given, begins_conversation};
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
@@ -23,7 +23,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Conversation, Limits, Role, RunSpec};
+use crate::types::{History, Limits, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -44,7 +44,7 @@ impl Admission {
         new: &NewRun,
         generation: &Generation,
         session: Option<&Session>,
-        history: &Conversation,
+        history: &History,
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
@@ -68,26 +68,21 @@ impl Admission {
         let patterns = &*resolved.settings.rules.skills;
         let skills = self.skills((new, patterns), (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
-        let servers = selected.servers();
-        let unheard = selected.unheard();
-        let warnings = models::leave_able(&mut resolved, new, history, generation)?;
+        let (servers, unheard) = (selected.servers(), selected.unheard());
+        // A model that summarises is sent texts alone, whatever the session has.
+        let texts = History::default();
+        let sent = if new.compacts() { &texts } else { history };
+        let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
+        let known = skills.as_ref().and_then(|skills| skills.text.as_deref());
+        let given = Given::new(new, session, (&resolved, &selected, generation, known));
+        // Boxed, as most runs are told nothing that is to be gathered.
+        let told = if given.is_plain() { given.plain() } else { Box::pin(self.told(given)).await? };
         let terms = resolved.called.terms.clone();
-        let given = Given {
-            new,
-            session,
-            resolved: &resolved,
-            selected: &selected,
-            generation,
-            skills: skills.as_ref().and_then(|skills| skills.text.as_deref()),
-        };
-        let told = self.told(given).await?;
-        let mut spec = pinned(new, session, asked, resolved, &selected, &servers)?;
+        let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         (spec.system, spec.prompt) = (told.system, told.prompt);
+        may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
-        let Said { judged, warnings: of_prompt } = said(new.prompt.as_deref(), &spec.guards)?;
-        if let Some(prompt) = spec.prompt.as_mut().filter(|_| !judged.is_empty()) {
-            Arc::make_mut(prompt).said = judged;
-        }
+        let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
         }
@@ -115,6 +110,15 @@ fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a 
     named.ok_or(StartError::ModelMissing)
 }
 
+/// Refuses a compaction for an agent that makes none.
+fn may_compact(spec: &RunSpec) -> Result<(), StartError> {
+    if spec.compacts && spec.rules.context.compaction == Compaction::Off {
+        let message = format!("the agent {:?} shortens no conversations: its `context.compaction` is off", spec.agent);
+        return Err(StartError::Invalid { field: Field::Member("model"), message });
+    }
+    Ok(())
+}
+
 /// What the caller should know of members that the upstream is not sent.
 fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     let names = model.unsent(&spec.upstream_model, &spec.options.sampling);
@@ -125,15 +129,15 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     })
 }
 
+/// The session of a request, and the model or agent that it means.
+type Asked<'a> = (Option<&'a Session>, &'a str);
+
+/// Which tools a run may use.
+type Chosen<'a> = (&'a Selected, &'a ServerTools);
+
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-fn pinned(
-    new: &NewRun,
-    session: Option<&Session>,
-    asked: &str,
-    resolved: Resolved,
-    selected: &Selected,
-    servers: &ServerTools,
-) -> Result<RunSpec, StartError> {
+fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, chosen: Chosen<'_>) -> Result<RunSpec, StartError> {
+    let ((session, asked), (selected, servers)) = (asked, chosen);
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
@@ -158,6 +162,8 @@ fn pinned(
         prompt: None,
         history_len: session.map_or(0, |session| session.message_count),
         view: None,
+        compacts: new.compacts(),
+        input_since: 0,
         input: requested(&new.id, 0, new.messages.clone()),
         context_tokens: 0,
         tools: selected.names(&options),
@@ -187,12 +193,6 @@ fn pinned(
         guarded: Vec::new(),
         options,
     })
-}
-
-/// Whether a request is the first of its conversation.
-pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
-    let is_new = session.is_none_or(|session| session.message_count == 0);
-    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
 /// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::agent::admission::claims::HeldClaim;
+use crate::agent::admission::conflict::turn_in_new;
 use crate::agent::admission::specify::Specified;
-use crate::agent::admission::{Admission, Started};
+use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::meter::Meter;
@@ -40,7 +41,7 @@ use crate::types::event::Reservation;
 use crate::types::guard::GuardPoint;
 use crate::types::pauses::Pauses;
 use crate::types::session::Session;
-use crate::types::{Conversation, Event, Record, RunSpec};
+use crate::types::{Event, History, Record, RunSpec};
 
 /// How often a request looks for room in a budget of which others have reserved too much.
 const BUDGET_PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
@@ -51,7 +52,7 @@ struct Candidate {
     servers: Arc<ServerTools>,
     tools: Toolbox,
     generation: Arc<Generation>,
-    history: Conversation,
+    history: History,
     budget: Option<SessionBudget>,
     account: Option<Account>,
     lease: Lease,
@@ -186,7 +187,7 @@ impl Admission {
         refuse_unasked_results(new)?;
         let turn = match session {
             Some(Versioned { session, .. }) => Box::pin(self.settle_conflict(new, session)).await?,
-            None => Some(Turn::Now),
+            None => Some(turn_in_new(new)?),
         };
         let Some(turn) = turn else { return Ok(None) };
         let mut candidate = self.prepare(new, session.as_ref()).await?;
@@ -224,9 +225,11 @@ impl Admission {
         self.take_memory(new, found)?;
         let history = match found {
             Some(session) => Box::pin(self.sessions.history(&new.tenant, session)).await?,
-            None => Conversation::default(),
+            None => History::default(),
         };
         let generation = self.generation_of(new);
+        let rest = transcript::without_known(new, &history);
+        let new = rest.as_deref().unwrap_or(new);
         let Specified { spec, servers, tools } = self.specify(new, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
@@ -241,11 +244,10 @@ impl Admission {
 
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
     pub(super) fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
-        let history = run_memory::of_stored(session.map_or(0, |session| session.bytes));
+        let history = run_memory::of_stored(session.map_or(0, Session::shown_bytes));
         let bytes = history.saturating_add(run_memory::size(new.system.iter().chain(&new.messages)));
         drop(new.memory.take_run());
-        let share = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
-        new.memory.hold_run(share);
+        new.memory.hold_run(self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?);
         Ok(())
     }
 

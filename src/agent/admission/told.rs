@@ -8,7 +8,6 @@ use jiff::tz::TimeZone;
 use crate::agent::admission::Admission;
 use crate::agent::admission::named::described;
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::specify::begins_conversation;
 use crate::agent::catalog::Resolved;
 use crate::agent::context::prompt::compose::{Composed, compose};
 use crate::agent::context::prompt::layers::Stack;
@@ -18,6 +17,7 @@ use crate::agent::generation::Generation;
 use crate::agent::request::{AskedPrompt, NewRun};
 use crate::config::{PromptConfig, WORKSPACE_TOOLS};
 use crate::types::clock::now_ms;
+use crate::types::memory::AgentFiles;
 use crate::types::prompt::{Lasts, PRIORITY_SYSTEM, Prompt, PromptMode, Section, SectionOwner, TAG_SYSTEM};
 use crate::types::session::{Session, SessionLayer};
 use crate::types::{Message, Role, SessionId};
@@ -42,8 +42,42 @@ pub(super) struct Given<'a> {
     pub(super) skills: Option<&'a str>,
 }
 
+impl<'a> Given<'a> {
+    /// Whether the agent, the session and the request ask for no more than the agent's `system` and the instructions of the request.
+    pub(super) fn is_plain(self) -> bool {
+        let plain = self.resolved.settings.prompt.is_plain() && self.new.prompt.is_none() && !has_layers(self);
+        plain && !self.has_documents()
+    }
+
+    /// What the sections are made of, for a request of this session.
+    pub(super) fn new(
+        new: &'a NewRun,
+        session: Option<&'a Session>,
+        (resolved, selected, generation, skills): (&'a Resolved, &'a Selected, &'a Generation, Option<&'a str>),
+    ) -> Self {
+        Self { new, session, resolved, selected, generation, skills }
+    }
+
+    /// Whether it is told anything of documents.
+    pub(super) fn has_documents(self) -> bool {
+        self.skills.is_some() || self.resolved.settings.rules.files != AgentFiles::default() || self.recalls()
+    }
+
+    /// Whether it is told what is remembered.
+    pub(super) fn recalls(self) -> bool {
+        self.resolved.settings.rules.memory.recalls && self.generation.memory.is_some()
+    }
+
+    /// What a run's model is told for which nothing is to be gathered.
+    pub(super) fn plain(self) -> Told {
+        let Self { new, resolved, .. } = self;
+        let system = resolved.settings.system.iter().map(|text| Message::text(Role::System, text));
+        let system = system.chain(described(new)).chain(new.system.iter().cloned()).collect();
+        Told { system, prompt: None, warnings: Vec::new() }
+    }
+}
+
 /// What a run's model is told beside the conversation.
-#[derive(Default)]
 pub(super) struct Told {
     /// Its instructions, ahead of the history.
     pub(super) system: Vec<Message>,
@@ -64,23 +98,17 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
-        // First, so that little is kept while it waits.
+        let new = given.new;
         let Gathered { sections: written, mut warnings } = self.gather(given).await?;
-        let Given { new, resolved, .. } = given;
-        let system = resolved.settings.system.as_deref();
-        let of_request = described(new).chain(new.system.iter().cloned());
-        if written.is_empty() && !has_layers(given) {
-            let of_agent = system.map(|text| Message::text(Role::System, text));
-            return Ok(Told { system: of_agent.into_iter().chain(of_request).collect(), prompt: None, warnings });
-        }
         let sections = layered(given, written, &mut warnings)?;
+        let of_request = described(new).chain(new.system.iter().cloned());
         let Composed { system, prompt } = compose(sections, of_request.collect());
         let prompt = Prompt { asked: new.prompt.as_ref().map(|asked| asked.digest()), ..prompt };
         Ok(Told { system, prompt: Some(Arc::new(prompt)), warnings })
     }
 
-    /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. Nothing is
-    /// read for a run whose agent, session and request ask for none.
+    /// All sections that the server adds to what is declared, in the order that counts between those of the same priority. What is
+    /// gathered here counts in [`Given::is_plain`] too.
     async fn gather(&self, given: Given<'_>) -> Result<Gathered, StartError> {
         let documents = self.documents(given).await?;
         let mut sections = written_for(given)?;
@@ -199,6 +227,12 @@ fn layered(given: Given<'_>, written: Vec<Section>, warnings: &mut Vec<String>) 
 
 fn invalid(member: &'static str, message: String) -> StartError {
     StartError::Invalid { field: Field::Member(member), message }
+}
+
+/// Whether a request is the first of its conversation.
+pub(super) fn begins_conversation(new: &NewRun, session: Option<&Session>) -> bool {
+    let is_new = session.is_none_or(|session| session.message_count == 0);
+    is_new && !new.messages.iter().any(|message| message.role == Role::Assistant)
 }
 
 /// What an agent's `system` says.

@@ -7,9 +7,10 @@
 use serde_json::Value;
 
 use crate::agent::machine::Run;
+use crate::agent::request::NewRun;
 use crate::llm::message_parts;
 use crate::types::conversation::{Origin, Part, PartKind, Parts, ToolResult, joined};
-use crate::types::{Message, Role, ToolCall};
+use crate::types::{History, Message, Role, ToolCall};
 
 /// Whether the messages before the client's answers say something else than those of the run. A client may leave out
 /// how the conversation began.
@@ -18,6 +19,39 @@ pub(super) fn differs(transcript: &[Message], run: &Run) -> bool {
     let (Some(theirs), Some(ours)) = (turns(transcript), turns(stored)) else { return false };
     let is_longer = theirs.len() > ours.len() && run.spec().session.is_none();
     is_longer || theirs.iter().rev().zip(ours.iter().rev()).any(|(theirs, ours)| !theirs.is_part_of(ours))
+}
+
+/// A request without its first messages, if its session has these.
+pub(super) fn without_known(new: &NewRun, history: &History) -> Option<Box<NewRun>> {
+    let known = resent(&new.messages, history);
+    if known == 0 {
+        return None;
+    }
+    let warning = format!("the session has the first {known} of these messages; they are not added to it again");
+    let warnings = new.warnings.iter().cloned().chain([warning]).collect();
+    Some(Box::new(NewRun { messages: new.messages[known..].to_vec(), warnings, ..new.clone() }))
+}
+
+/// How many of a new run's messages its session has already, as the client sends the conversation again from its beginning, or from
+/// some place on: those up to the model's newest message, if they are how the session's messages end. Two turns at least must be
+/// alike. A client that sends nothing else means something else.
+fn resent(messages: &[Message], history: &History) -> usize {
+    let Some(last) = messages.iter().rposition(|message| matches!(message.role, Role::Assistant | Role::Tool)) else {
+        return 0;
+    };
+    let (theirs, rest) = messages.split_at(last + 1);
+    if rest.is_empty() || history.count() == 0 {
+        return 0;
+    }
+    let begins = history.begins();
+    let stored = history.placed().filter(|(place, _)| *place >= begins).map(|(_, message)| message);
+    let (Some(theirs), Some(ours)) = (turns(theirs), turns(stored)) else { return 0 };
+    // Where messages before these are not there, the first turn may be without its beginning.
+    let known = if begins > 0 { ours.get(1..).unwrap_or_default() } else { &ours };
+    let is_longer = theirs.len() > known.len() && begins == 0;
+    let alike = theirs.iter().rev().zip(known.iter().rev());
+    let is_resent = alike.len() > 1 && !is_longer && alike.clone().all(|(theirs, ours)| theirs.is_part_of(ours));
+    if is_resent { last + 1 } else { 0 }
 }
 
 /// What one side said before the other one spoke.

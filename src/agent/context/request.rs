@@ -18,7 +18,7 @@ use crate::llm::pairing::Pairing;
 use crate::types::context::CompactionStarted;
 use crate::types::guard::{Judging, ModelJudge};
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
+use crate::types::{Conversation, History, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
@@ -26,7 +26,7 @@ const CLOSE: &str = "Answer now, from what is known so far. No more tools can be
 /// The request of the next model call, which may ask for its answer `in_one_piece`.
 pub fn model_request(
     run: &Run,
-    (history, shown): (&Conversation, Option<&Shown>),
+    (history, shown): (&History, Option<&Shown>),
     tools: &Toolbox,
     max_tokens: Option<u64>,
     closing: Option<StopReason>,

@@ -28,7 +28,7 @@ use crate::tools::truncate::{MAX_RUN_MEDIA_BYTES, leave_media_out};
 use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
 use crate::types::tool::CallEnding;
-use crate::types::{Conversation, Event, RunId, RunSpec, SessionId, Shortfall, StopReason, ToolCall, ToolOutcome};
+use crate::types::{Event, History, RunId, RunSpec, SessionId, Shortfall, StopReason, ToolCall, ToolOutcome};
 
 /// The state of one run and the connections to everything that its steps need.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Driver {
     /// The configuration that it began with.
     pub generation: Arc<Generation>,
     /// The session's earlier messages.
-    pub history: Conversation,
+    pub history: History,
     /// What of the conversation the model is shown, where that is not all. Boxed, as most conversations are short.
     pub shown: Option<Box<Shown>>,
     /// Its share of the memory for live runs.

@@ -7,7 +7,7 @@ use crate::guard::rails::failed;
 use crate::llm::message_parts;
 use crate::types::conversation::{Origin, Part, ToolResult, lines};
 use crate::types::guard::{GuardPoint, Guarded, Guardrail, Triggered};
-use crate::types::{CallId, Conversation, Message, Role, ToolCall, ToolOutcome};
+use crate::types::{CallId, History, Message, Role, ToolCall, ToolOutcome};
 
 /// What a model is told of a call whose arguments ended the run.
 pub(super) const NOT_MADE: &str = "The call was not made: a guardrail stopped the run because of its arguments.";
@@ -15,7 +15,7 @@ pub(super) const NOT_MADE: &str = "The call was not made: a guardrail stopped th
 pub(super) const WITHHELD: &str = "The result was withheld: it failed a guardrail, which stopped the run.";
 
 /// Judges what users said since the model spoke last; whether the run goes on.
-pub(super) fn judge_input(recorder: &mut Recorder, history: &Conversation) -> bool {
+pub(super) fn judge_input(recorder: &mut Recorder, history: &History) -> bool {
     let run = recorder.run();
     if !run.guards().judges(GuardPoint::Input) {
         return true;
@@ -35,7 +35,7 @@ pub(super) fn judge_input(recorder: &mut Recorder, history: &Conversation) -> bo
 /// What users said since the model spoke last, and what they answered to what it asked: texts, with the places of their
 /// messages in the run. What was said in its session before the run has none: the run before this one may have ended before it
 /// was judged. Nor has what its request says in its prompt.
-pub(super) fn user_texts(run: &Run, history: &Conversation) -> Vec<(Option<u32>, String)> {
+pub(super) fn user_texts(run: &Run, history: &History) -> Vec<(Option<u32>, String)> {
     let last = last_said(run);
     let asked = last.map(|last| questions(run, &run.messages()[last])).unwrap_or_default();
     let is_unanswered = |message: &&Message| last.is_none() && message.role != Role::Assistant;

@@ -1,5 +1,6 @@
 //! A run gets its driver here: a new run, a queued run whose turn has come, or a run that is resumed.
 
+pub(super) mod compactions;
 mod count;
 mod fail;
 pub(super) mod queued;
@@ -18,6 +19,7 @@ use crate::agent::documents::Documents;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
+use crate::agent::launch::compactions::Compactions;
 use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
@@ -48,4 +50,5 @@ pub struct Launcher {
     pub(super) uncounted: UncountedRuns,
     pub(super) telemetry: Telemetry,
     pub(super) outbox: Outbox,
+    pub(super) compactions: Compactions,
 }

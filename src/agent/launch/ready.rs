@@ -19,7 +19,7 @@ use crate::agent::run_memory::MemoryShare;
 use crate::store::{Unavailable, Watch};
 use crate::telemetry::run::{RunReaders, Telemetry};
 use crate::types::clock::now_ms;
-use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
+use crate::types::{Event, History, Record, RunSpec, RunStatus};
 
 /// A run without a driver, and the lease to drive it. Its log was read and folded once.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ pub(in crate::agent) struct Ready {
 #[derive(Debug)]
 pub(in crate::agent) struct Prepared {
     /// The session's earlier messages.
-    pub(in crate::agent) history: Conversation,
+    pub(in crate::agent) history: History,
     /// What its session allows; `None` without a session.
     pub(in crate::agent) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.

@@ -26,7 +26,7 @@ use crate::store::{CommitError, Store, Unavailable, Watch};
 use crate::types::approval::Approval;
 use crate::types::clock::now_ms;
 use crate::types::event::Leg;
-use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
+use crate::types::{Event, History, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -292,7 +292,7 @@ impl Launcher {
         let generation = self.generations.current();
         let account = self.open_account(&idle, &generation).await?;
         // The run calls nothing any more, and its commands are read when it ends.
-        let (history, commands, tools) = (Conversation::default(), 0, Some(Toolbox::default()));
+        let (history, commands, tools) = (History::default(), 0, Some(Toolbox::default()));
         let prepared = Prepared {
             history,
             budget,

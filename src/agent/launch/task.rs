@@ -89,6 +89,9 @@ impl Launcher {
             driver.generation.tools.run_ended(run);
             let recorder = &driver.recorder;
             self.ledger.note_end(&live.tenant, recorder.partition(), run, Some(recorder.bytes())).await;
+            if recorder.run().is_to_be_compacted() {
+                self.compactions.wish(&spec);
+            }
         }
         if let Some(workspaces) = &driver.generation.workspaces {
             if has_ended { workspaces.run_ended(&spec.tenant, run) } else { workspaces.run_left(run) }

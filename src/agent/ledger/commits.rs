@@ -15,6 +15,7 @@
 //! [`Retention`]'s.
 
 mod inbox;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use bytes::Bytes;
 
 pub use self::inbox::{delete_inbox, send};
 use self::inbox::{keep_inbox, no_more_commands};
+use self::shown::keep_context;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
@@ -104,7 +106,12 @@ pub fn create(
         match turn {
             Turn::Queued => session.queue.push(spec.id.clone()),
             Turn::Next => session.queue.insert(0, spec.id.clone()),
-            Turn::Now if spec.concurrent => session.concurrent_runs.push(spec.id.clone()),
+            Turn::Now if spec.concurrent => {
+                session.concurrent_runs.push(spec.id.clone());
+                if spec.compacts {
+                    session.compacting = Some(spec.id.clone());
+                }
+            }
             Turn::Now => session.active_run = Some(spec.id.clone()),
         }
         if version == 0 {
@@ -240,6 +247,8 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
         if session.has_runs() { retention.session_ttl_under(&session, spec) } else { retention.session_ttl(&session) };
     let (after, is_whole) = (session.message_count, messages.is_some());
     let entries: Vec<Bytes> = messages.iter().flatten().map(encode).collect();
+    // A run that only shortens the conversation has none, unless it was sent some.
+    let appends = is_whole && !(spec.compacts && entries.is_empty());
     session.updated_ms = at_ms;
     session.message_count += entries.len() as u64;
     let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
@@ -248,30 +257,12 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     session.usage += outcome.usage;
     session.cost += outcome.cost;
     session.runs += 1;
-    keep_context(&mut session, context, (spec.history_len, after));
+    keep_context(&mut session, context, spec, after);
     let mut tx = put_session_document(tx, &session, version, ttl);
-    if is_whole {
+    if appends {
         tx = tx.write(Write::Append { log: keys::messages(), after, entries });
     }
     Ended { tx: keep_session(tx, ttl), next, delta: delta + signed(bytes) }
-}
-
-/// Keeps what of a session's messages models are shown, as a run that ends in it says. Where the session has as many messages as when
-/// the run began, the run knows the places of its own. Else another run has added some before them: only what holds for those that
-/// the run began with is kept, and only if it reaches further than what the session has.
-fn keep_context(session: &mut Session, context: Option<SessionContext>, (began_at, ended_at): (u64, u64)) {
-    if began_at == ended_at {
-        let known = session.context.take().and_then(|known| known.learned);
-        let mut kept = context.and_then(|context| context.of_first(session.message_count)).unwrap_or_default();
-        kept.learned = kept.learned.or(known);
-        session.context = (!kept.is_empty()).then(|| Box::new(kept));
-        return;
-    }
-    let covered = session.context.as_ref().map_or(0, |known| known.view.covers);
-    let further = context.and_then(|context| context.of_first(began_at)).filter(|ours| ours.view.covers > covered);
-    if let Some(further) = further {
-        session.context = Some(Box::new(SessionContext { anchor: None, ..further }));
-    }
 }
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.

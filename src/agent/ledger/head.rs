@@ -55,6 +55,9 @@ pub struct Head {
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<RunTrace>,
+    /// Whether all that it does is to shorten what models are shown of its session.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compacts: bool,
 }
 
 /// The most characters that are kept of a user's name.
@@ -118,6 +121,7 @@ impl Head {
             bytes: 0,
             leg: 0,
             trace: spec.trace.clone(),
+            compacts: spec.compacts,
         }
     }
 }

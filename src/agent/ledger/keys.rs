@@ -4,7 +4,14 @@
 //! change together can change in one commit. Two indexes lead to the runs: one for each tenant, with the newest run
 //! last, and one of all live runs by replica.
 
+mod documents;
+
 use std::net::IpAddr;
+
+pub use self::documents::{
+    COLLECTIONS, agent_version, agents_index, agents_partition, collection, collection_entry, documents_of,
+    documents_partition, user_partition,
+};
 
 use crate::store::{Key, Partition, Topic};
 use crate::types::offer::OfferHash;
@@ -74,21 +81,6 @@ pub fn definitions(source: &str) -> Key {
 /// Nudged when other definitions count.
 pub fn definitions_topic() -> Topic {
     Topic::new(definitions_partition(), "changed")
-}
-
-/// The partition of the agents that a tenant keeps.
-pub fn agents_partition(tenant: &Tenant) -> Partition {
-    Partition::new(named(&[tenant.as_str(), "/agents"]))
-}
-
-/// Which agents these are, and which versions of them are kept.
-pub fn agents_index() -> Key {
-    "index".into()
-}
-
-/// A version of an agent.
-pub fn agent_version(name: &str, version: u64) -> Key {
-    format!("version/{name}/{version}").into()
 }
 
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
@@ -376,35 +368,6 @@ pub fn message(run: &RunId, seq: u64, id: &str) -> Key {
     // Texts of one length are in the order of their numbers.
     format!("{}{seq:020}/{id}", messages_of(run)).into()
 }
-
-/// The partition of documents of an agent, or of those that all agents of a tenant have.
-pub fn documents_partition(tenant: &Tenant, agent: Option<&str>) -> Partition {
-    let agent = agent.unwrap_or_default();
-    Partition::new(named(&[tenant.as_str(), "/documents/", agent]))
-}
-
-/// The partition of documents about a user, by what a user is called in keys.
-pub fn user_partition(tenant: &Tenant, user: &str) -> Partition {
-    Partition::new(named(&[tenant.as_str(), "/user/", user]))
-}
-
-/// The head of a collection of documents, in its partition.
-pub fn collection(kind: &str, agent: &str) -> Key {
-    named(&[COLLECTIONS, kind, "/", agent])
-}
-
-/// What the keys begin with of the documents of a collection.
-pub fn documents_of(kind: &str, agent: &str) -> String {
-    ["document/", kind, "/", agent, "/"].concat()
-}
-
-/// A collection's entry in its tenant's index.
-pub fn collection_entry(kind: &str, agent: &str, user: &str) -> Key {
-    named(&[COLLECTIONS, kind, "/", agent, "/", user])
-}
-
-/// What the keys of heads of collections and of their entries begin with.
-pub const COLLECTIONS: &str = "collection/";
 
 /// Marks that a run has a reader at another replica than the one that drives it.
 pub fn reader(run: &RunId) -> Key {

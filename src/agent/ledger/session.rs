@@ -112,6 +112,8 @@ impl Ledger {
         let heads = try_join_all(session.concurrent_runs.iter().map(|run| self.head(&partition, run))).await?;
         let live: Vec<_> = heads.into_iter().flatten().filter(|head| !head.status.is_final()).collect();
         session.concurrent_runs.retain(|run| live.iter().any(|head| head.id == *run));
+        let Session { concurrent_runs, compacting, .. } = session;
+        compacting.take_if(|run| !concurrent_runs.contains(run));
         Ok(())
     }
 

@@ -8,6 +8,10 @@ use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, ErrorKind, Limits, Outcome, RunError, RunStatus, Shortfall, StopReason, Used};
 
+/// What the caller should know who asked for a conversation to be shortened that is short.
+const NOTHING_REPLACED: &str =
+    "nothing was replaced: the messages that could be left out are too few to make the conversation shorter";
+
 impl Run {
     /// What is known of the newest model call that counted.
     #[must_use]
@@ -39,7 +43,10 @@ impl Run {
                 cost.as_usd()
             ));
         }
-        if reason == StopReason::Done && self.last_turn.says_nothing() {
+        if self.spec.compacts {
+            let did = self.report.compactions.is_some();
+            warnings.extend((!did && reason == StopReason::Done).then(|| NOTHING_REPLACED.to_owned()));
+        } else if reason == StopReason::Done && self.last_turn.says_nothing() {
             warnings.push("the model thought and gave no answer; the report has what it took".to_owned());
         }
         Outcome {

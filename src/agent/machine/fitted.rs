@@ -38,12 +38,20 @@ pub(super) struct State {
     pub(super) overflows: u32,
     /// The summary that a model is asked for.
     pub(super) open: Option<CompactionStarted>,
+    /// How often messages were replaced in this run.
+    pub(super) compactions: u32,
+    /// How many input tokens calls took since messages were replaced, where the rules go by that.
+    pub(super) input: u64,
+    /// Up to how many messages the conversation is left alone.
+    pub(super) quiet_messages: u64,
 }
 
 impl Fitting {
     /// Of a run that begins with this specification.
     pub(super) fn of(spec: &RunSpec) -> Self {
-        Self(spec.view.as_ref().map(|view| Box::new(State { view: View::clone(view), ..State::default() })))
+        let (view, input) = (spec.view.as_deref().cloned(), spec.input_since);
+        let is_any = view.is_some() || input > 0;
+        Self(is_any.then(|| Box::new(State { view: view.unwrap_or_default(), input, ..State::default() })))
     }
 
     pub(super) fn state(&mut self) -> &mut State {

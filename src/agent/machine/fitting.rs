@@ -6,14 +6,15 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Run;
 use super::fitted::ContextEstimate;
-use crate::types::RunSpec;
+use super::{Run, Step};
 use crate::types::context::{
     Anchor, Compacted, CompactionFailed, CompactionStarted, ContextEvent, Method, Pruned, SessionContext, SummaryCall,
     View, WindowLearned,
 };
 use crate::types::price::StepModel;
+use crate::types::report::CompactionReport;
+use crate::types::{RunSpec, StopReason};
 
 /// Most rounds before the model answers.
 const MOST_ROUNDS: u32 = 4;
@@ -21,6 +22,8 @@ const MOST_ROUNDS: u32 = 4;
 const MOST_OVERFLOWS: u32 = 1;
 /// A conversation that was shortened is left alone until it has grown by one part in so many.
 const LEFT_ALONE: u64 = 8;
+/// What is left of a conversation's room, as one part in so many, when it is shortened after a run.
+const NEARLY: u64 = 10;
 
 impl Run {
     /// What of its conversation the model is shown; `None` for all of it.
@@ -51,12 +54,78 @@ impl Run {
     /// Whether the next call is to be made to fit. A model that takes more is asked in place of the present one, if there is one.
     pub(super) fn needs_fitting(&self) -> bool {
         let tokens = self.context.tokens();
-        if tokens <= self.most_context() || self.spec.rules.context.compaction.methods().is_empty() {
+        let is_long = tokens > self.most_context();
+        let is_triggered = !self.spec.rules.context.triggers.after_run && self.is_triggered();
+        if !(is_long || is_triggered) || self.spec.rules.context.compaction.methods().is_empty() {
             return false;
         }
         let (rounds, quiet) = self.fitting.0.as_ref().map_or((0, 0), |state| (state.rounds, state.quiet));
-        let is_due = tokens > quiet || tokens > self.terms().context_window;
-        is_due && rounds < MOST_ROUNDS && !self.has_larger_model()
+        let is_due = is_long && (tokens > quiet || tokens > self.terms().context_window) && !self.has_larger_model();
+        (is_due || is_triggered) && rounds < MOST_ROUNDS
+    }
+
+    /// Whether the conversation is shortened although it is not too long for its model: as its messages or what they took are
+    /// too many, or as that is all that the run is for.
+    #[must_use]
+    pub fn shortens_early(&self) -> bool {
+        self.spec.compacts || self.context.tokens() <= self.most_context()
+    }
+
+    /// What a run does that only shortens its conversation: it tries one method after the other until one did.
+    pub(super) fn next_of_compaction(&self) -> Step {
+        let (done, rounds) = self.fitting.0.as_ref().map_or((0, 0), |state| (state.compactions, state.rounds));
+        match self.next_method().filter(|_| done == 0 && rounds < MOST_ROUNDS) {
+            Some(method) => Step::Fit(Some(method)),
+            None => Step::Finish(StopReason::Done),
+        }
+    }
+
+    /// Whether its conversation is to be shortened in the background, now that it has ended.
+    #[must_use]
+    pub fn is_to_be_compacted(&self) -> bool {
+        let (spec, rules) = (&self.spec, &self.spec.rules.context);
+        if !rules.triggers.after_run || spec.session.is_none() || spec.compacts || rules.compaction.methods().is_empty()
+        {
+            return false;
+        }
+        let (most, tokens) = (self.most_context(), self.context.tokens());
+        self.is_triggered() || tokens > most - most / NEARLY
+    }
+
+    /// Whether the messages that the model is shown are too many, or what they took since they were replaced.
+    fn is_triggered(&self) -> bool {
+        let triggers = &self.spec.rules.context.triggers;
+        if triggers.messages.is_none() && triggers.input_tokens.is_none() {
+            return false;
+        }
+        let (quiet, input) = self.fitting.0.as_ref().map_or((0, 0), |state| (state.quiet_messages, state.input));
+        let shown = self.shown_messages();
+        // Fewer would be too many again at once.
+        let least = 2 * u64::from(self.spec.rules.context.keep_last);
+        triggers.messages.is_some_and(|most| shown > u64::from(most).max(least) && shown > quiet)
+            || triggers.input_tokens.is_some_and(|most| input >= most)
+    }
+
+    /// How many messages the model is shown, about.
+    fn shown_messages(&self) -> u64 {
+        let removed = self.fitting.0.as_ref().map_or(0, |state| state.view.removed());
+        (self.spec.history_len + self.messages.len() as u64).saturating_sub(removed)
+    }
+
+    /// Counts the input of a call that was answered.
+    pub(super) fn note_input(&mut self, tokens: u64) {
+        self.fitting.note_answer();
+        if self.spec.rules.context.triggers.input_tokens.is_some() {
+            self.fitting.state().input += tokens;
+        }
+    }
+
+    /// Leaves the conversation alone until it has grown, as it was shortened or could not be.
+    fn rest(&mut self) {
+        let shown = self.shown_messages();
+        let state = self.fitting.state();
+        state.input = 0;
+        state.quiet_messages = shown + (shown / LEFT_ALONE).max(1);
     }
 
     /// How it is to be shortened next; `None` once all methods were tried.
@@ -98,13 +167,34 @@ impl Run {
 
     fn compact(&mut self, compacted: &Compacted) {
         self.settle_summary(compacted.call.as_deref(), compacted.latency_ms);
-        let view = &mut self.fitting.state().view;
+        let removed = self.fitting.0.as_ref().map_or(0, |state| state.view.removed());
+        let state = self.fitting.state();
+        state.compactions += 1;
+        let view = &mut state.view;
         (view.covers, view.kept) = (compacted.covers, compacted.kept.clone());
         view.summary = Some(compacted.summary.clone());
+        let removed_messages = view.removed().saturating_sub(removed);
+        self.report_compaction(compacted, removed_messages);
+        self.rest();
         self.end_round(compacted.after_tokens);
         if compacted.after_tokens > self.most_context() {
             self.fitting.state().tried += 1;
         }
+    }
+
+    fn report_compaction(&mut self, compacted: &Compacted, removed_messages: u64) {
+        let call = compacted.call.as_deref();
+        self.report.compactions.get_or_insert_default().0.push(CompactionReport {
+            step: compacted.step,
+            method: compacted.summary.method,
+            version: compacted.summary.version,
+            removed_messages,
+            before_tokens: compacted.before_tokens,
+            after_tokens: compacted.after_tokens,
+            latency_ms: compacted.latency_ms,
+            usage: call.map(|call| call.usage).unwrap_or_default(),
+            cost: call.map(|call| call.model.price.cost(&call.usage)).unwrap_or_default(),
+        });
     }
 
     fn fail_compaction(&mut self, failed: &CompactionFailed) {
@@ -117,6 +207,9 @@ impl Run {
         state.tried += 1;
         state.rounds = if left { state.rounds + 1 } else { MOST_ROUNDS };
         state.quiet = if left { 0 } else { tokens + tokens / LEFT_ALONE };
+        if !left {
+            self.rest();
+        }
     }
 
     fn learn_window(&mut self, learned: &WindowLearned) {
@@ -157,7 +250,8 @@ impl Run {
         let anchor = is_long.then(|| Anchor { messages: count, tokens, beside: beside(&self.spec, &self.model) });
         let view = state.map(|state| View { from: 0, ..state.view.clone() }).unwrap_or_default();
         let learned = state.and_then(|state| state.learned.clone());
-        let context = SessionContext { view, anchor, learned };
+        let input_tokens = state.map_or(0, |state| state.input);
+        let context = SessionContext { view, anchor, learned, input_tokens };
         (!context.is_empty()).then_some(context)
     }
 }

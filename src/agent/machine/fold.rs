@@ -192,7 +192,7 @@ impl Run {
         self.resumes = 0;
         self.unanswered = 0;
         (self.left, self.failures) = (0, 0);
-        self.fitting.note_answer();
+        self.note_input(turn.usage.prompt_tokens);
         // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
         // turn is paid for that, and may do it again.
         let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);

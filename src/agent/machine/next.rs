@@ -122,6 +122,9 @@ impl Run {
         if self.resumes > MAX_RESUMES {
             return Step::Finish(StopReason::CrashLoop);
         }
+        if self.spec.compacts {
+            return self.next_of_compaction();
+        }
         if self.is_start_unhooked() {
             return Step::AskStartHooks;
         }

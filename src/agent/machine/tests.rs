@@ -44,6 +44,8 @@ pub(in crate::agent) fn spec() -> RunSpec {
         system: Vec::new(),
         history_len: 0,
         view: None,
+        compacts: false,
+        input_since: 0,
         input: vec![Message::text(Role::User, "question")],
         context_tokens: 10,
         tools: vec!["echo".into()],

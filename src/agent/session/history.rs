@@ -1,6 +1,7 @@
-//! A cache of sessions' messages, kept in memory from run to run.
+//! The histories of sessions, as runs read them, and a cache of them that is kept in memory from run to run.
 //!
-//! Messages are only appended, so a run reads only the messages that came after those in the cache. The cost of a new
+//! Of a history that a summary stands for a run reads only what comes after it, and the few messages that are shown all the
+//! same. Messages are only appended, so a run reads only those that came after the ones in the cache. So the cost of a new
 //! message does not grow with the session. The session's document, which is read from the store each time, shows
 //! whether the cache is still right: its digest differs if the session was deleted and created anew, or if the store
 //! lost its last writes.
@@ -14,8 +15,9 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::store::pages::log_pages;
 use crate::store::{Partition, Store, Unavailable};
+use crate::types::context::View;
 use crate::types::session::{Digest, Session};
-use crate::types::{Conversation, Message};
+use crate::types::{History, Message};
 
 /// Messages read from the store at a time.
 const PAGE: usize = 512;
@@ -29,7 +31,7 @@ pub struct Histories(Cache<Partition, Known>);
 /// A history that was read, and what stood for it then.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    history: Conversation,
+    history: History,
     digest: Digest,
 }
 
@@ -42,45 +44,67 @@ impl Histories {
         Self(cache.eviction_policy(EvictionPolicy::lru()).build())
     }
 
-    /// The messages that `session` counts: those that are known, and those that came since.
+    /// The messages that `session` counts, as far as this view shows them: those that are known, and those that came since.
     pub(super) async fn read(
         &self,
         store: &dyn Store,
         partition: &Partition,
-        session: &Session,
-    ) -> Result<Conversation, Unavailable> {
+        (session, view): (&Session, &View),
+    ) -> Result<History, Unavailable> {
         let count = session.message_count;
         if let Some(known) = self.0.get(partition)
-            && known.count() <= count
+            && known.history.count() <= count
+            && known.has(view)
         {
             let read = known.read_on(store, partition, count).await?;
-            if read.count() == count && read.digest == session.digest {
-                self.0.insert(partition.clone(), read.clone());
-                return Ok(read.history);
+            if read.history.count() == count && read.digest == session.digest {
+                let history = read.history.without_first(view.covers, &view.kept);
+                self.0.insert(partition.clone(), Known { history: history.clone(), digest: read.digest });
+                return Ok(history);
             }
         }
-        let known = Known { digest: session.digest, ..Known::default().read_on(store, partition, count).await? };
-        if known.count() == count {
-            self.0.insert(partition.clone(), known.clone());
+        let kept = kept(store, partition, view).await?;
+        let begins = Known { history: History::from(view.covers, kept), digest: session.digest };
+        let known = begins.read_on(store, partition, count).await?;
+        if known.history.count() == count {
+            self.0.insert(partition.clone(), Known { digest: session.digest, ..known.clone() });
         }
         Ok(known.history)
     }
 }
 
 impl Known {
-    fn count(&self) -> u64 {
-        self.history.count() as u64
+    /// Whether all that this view shows is there.
+    fn has(&self, view: &View) -> bool {
+        self.history.begins() <= view.covers && view.kept.iter().all(|place| self.history.has(*place))
     }
 
     /// Reads the messages up to number `count`, as far as they are there.
     async fn read_on(mut self, store: &dyn Store, partition: &Partition, count: u64) -> Result<Self, Unavailable> {
-        let mut pages = std::pin::pin!(pages(store, partition, self.count(), count));
+        let mut pages = std::pin::pin!(pages(store, partition, self.history.count(), count));
         while let Some(page) = pages.try_next().await? {
             self.digest = self.digest.with(&page);
             self.history.append(decoded(&page)?);
         }
         Ok(self)
     }
+}
+
+/// The messages that a view shows although they are replaced, with their places. Those that stand in a row are read together.
+async fn kept(store: &dyn Store, partition: &Partition, view: &View) -> Result<Vec<(u64, Message)>, Unavailable> {
+    let mut found = Vec::with_capacity(view.kept.len());
+    for row in view.kept.chunk_by(|before, after| before + 1 == *after) {
+        let [Some(first), Some(last)] = [row.first(), row.last()] else { continue };
+        let mut pages = std::pin::pin!(pages(store, partition, *first, last + 1));
+        let mut place = *first;
+        while let Some(page) = pages.try_next().await? {
+            for message in decoded(&page)? {
+                found.push((place, message));
+                place += 1;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A session's stored messages above number `after`, up to number `count`, as far as they are there.

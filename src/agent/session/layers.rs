@@ -1,13 +1,13 @@
 //! Layers of a session's prompts: kept in the session's document, so that every replica has them and they expire and are deleted
 //! with it. A run pins what they say when it is accepted.
 
-use crate::agent::error::{LayerError, LookupError, unavailable};
+use crate::agent::error::{LookupError, unavailable};
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{Versioned, keep_session};
 use crate::agent::session::Sessions;
 use crate::store::retry::RetryConflicts;
-use crate::store::{CommitError, Tx};
+use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::prompt::PromptLayer;
 use crate::types::session::{Session, SessionLayer};
@@ -17,6 +17,42 @@ use crate::types::{SessionId, Tenant};
 pub const MOST_LAYERS: usize = 32;
 /// Most bytes of all of them: each run of the session rewrites them with its document.
 pub const MOST_LAYER_BYTES: usize = 32 << 10;
+
+/// Why a layer of a session could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    /// The session has no such layer.
+    #[error("session {session} has no layer {name:?}")]
+    NotFound {
+        /// The session.
+        session: SessionId,
+        /// What the caller names.
+        name: String,
+    },
+    /// The layer is not as the caller knows it.
+    #[error("the layer {name:?} is now of version {now}; read it again before you change it")]
+    Changed {
+        /// The layer.
+        name: String,
+        /// Its version; 0 if there is none.
+        now: u64,
+    },
+    /// The session's layers would be too many.
+    #[error("a session may have at most {0} layers")]
+    TooMany(usize),
+    /// The session's layers would be too long.
+    #[error("the layers of a session may have {0} bytes together")]
+    TooLong(usize),
+    /// The session could not be read or changed.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+}
+
+impl From<Unavailable> for LayerError {
+    fn from(error: Unavailable) -> Self {
+        Self::Lookup(error.into())
+    }
+}
 
 impl Sessions {
     /// Puts a layer into a session in the place of the one of its name. If `expected` is there, that one must be of this version;

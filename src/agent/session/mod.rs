@@ -1,6 +1,7 @@
 //! Sessions: conversations that outlive their runs.
 
 pub(super) mod delete;
+pub mod environment;
 pub mod fork;
 pub(super) mod history;
 pub mod layers;
@@ -32,8 +33,9 @@ use crate::store::pages::{log_pages, scan_pages};
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Order, Scan, Tx, Unavailable};
 use crate::types::clock::now_ms;
+use crate::types::context::View;
 use crate::types::session::Session;
-use crate::types::{Conversation, Message, Micros, RunSpec, SessionId, Tenant};
+use crate::types::{History, Message, Micros, RunSpec, SessionId, Tenant};
 
 /// Most entries of a session's metadata.
 const MAX_METADATA: usize = 16;
@@ -199,24 +201,24 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// All of a session's messages, as its document counts them.
-    pub(in crate::agent) async fn history(
-        &self,
-        tenant: &Tenant,
-        session: &Session,
-    ) -> Result<Conversation, Unavailable> {
-        self.histories.read(&**self.ledger.store(), &keys::session_partition(tenant, &session.id), session).await
+    /// A session's messages, as its document counts them, but for those that models are shown a summary of.
+    pub(in crate::agent) async fn history(&self, tenant: &Tenant, session: &Session) -> Result<History, Unavailable> {
+        let whole = View::default();
+        let view = session.context.as_ref().map_or(&whole, |context| &context.view);
+        self.read(tenant, session, view).await
     }
 
-    /// The messages that a run began with; none for a run without a session.
-    pub(in crate::agent) async fn history_of(&self, spec: &RunSpec) -> Result<Conversation, Unavailable> {
-        let Some(id) = &spec.session else { return Ok(Conversation::default()) };
-        match self.ledger.find_session(&spec.tenant, id).await? {
-            Some(found) => Ok(self
-                .history(&spec.tenant, &found.session)
-                .await?
-                .first(usize::try_from(spec.history_len).unwrap_or(usize::MAX))),
-            None => Ok(Conversation::default()),
-        }
+    /// The messages that a run began with, but for those that it shows its model a summary of; none for a run without a session.
+    pub(in crate::agent) async fn history_of(&self, spec: &RunSpec) -> Result<History, Unavailable> {
+        let Some(id) = &spec.session else { return Ok(History::default()) };
+        let Some(found) = self.ledger.find_session(&spec.tenant, id).await? else { return Ok(History::default()) };
+        let whole = View::default();
+        let view = spec.view.as_deref().unwrap_or(&whole);
+        Ok(self.read(&spec.tenant, &found.session, view).await?.first(spec.history_len))
+    }
+
+    async fn read(&self, tenant: &Tenant, session: &Session, view: &View) -> Result<History, Unavailable> {
+        let partition = keys::session_partition(tenant, &session.id);
+        self.histories.read(&**self.ledger.store(), &partition, (session, view)).await
     }
 }

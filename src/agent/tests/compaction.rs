@@ -1,7 +1,10 @@
 //! Conversations that are longer than what the model takes.
 
 mod crashes;
+mod pieces;
+mod requested;
 mod summaries;
+mod triggers;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

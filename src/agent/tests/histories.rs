@@ -120,7 +120,7 @@ async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();
     for history_len in 0..=2 {
         let began = there.rooms.sessions.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
-        assert_eq!(began.count() as u64, history_len, "whatever the session has by now");
+        assert_eq!(began.count(), history_len, "whatever the session has by now");
     }
     let messages = vec![Message::tool(&call, "this one")];
     let answer = NewRun { answered: vec![call], messages, ..ask("") };

@@ -243,3 +243,30 @@ async fn updating_a_session_does_not_expire_it_under_its_run() {
     watch(started).await;
     assert_eq!(agent.sessions().get(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_is_sent_again_is_not_stored_twice() {
+    let texts = vec![Say::Text(&["one"]), Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["two"])];
+    let agent = TestAgent::builder().turns([texts.clone(), texts].concat()).begin();
+    let said = |role, text: &str| Message::text(role, text);
+    let (user, model) = (|text: &str| said(Role::User, text), |text: &str| said(Role::Assistant, text));
+    let ask = async |messages: Vec<Message>| {
+        let new = NewRun { session: Some(id("s")), messages, ..request() };
+        outcome(&watch(agent.start(new, None).await.unwrap()).await)
+    };
+    let stored = async || messages(&agent, "s").await.len();
+    ask(vec![user("a")]).await;
+    // The client has seen no call of the server's tools.
+    let end = ask(vec![user("a"), model("one"), user("b")]).await;
+    assert_eq!((stored().await, end.output_text.as_str()), (2 + 4, "two"));
+    assert!(end.warnings.iter().any(|warning| warning.contains("first 2 of these messages")), "{:?}", end.warnings);
+    let end = ask(vec![user("a"), model("one"), user("b"), model("two"), user("c")]).await;
+    assert_eq!((stored().await, end.output_text.as_str()), (6 + 2, "one"));
+    // From some place on.
+    ask(vec![user("c"), model("one"), user("d"), user("e")]).await;
+    assert_eq!(stored().await, 8 + 2 + 3);
+    // What differs is new, and so is what was never said.
+    let end = ask(vec![user("d"), user("e"), model("another"), user("f")]).await;
+    assert_eq!(stored().await, 13 + 5);
+    assert!(!end.warnings.iter().any(|warning| warning.contains("not added")), "{:?}", end.warnings);
+}

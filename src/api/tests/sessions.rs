@@ -169,6 +169,14 @@ async fn malformed_snapshots_are_refused() {
         (with("/session/cost_usd", json!(1e300)), value("session.cost_usd")),
         (with("/session/usage/prompt_tokens", json!(1_u64 << 60)), value("session.usage.prompt_tokens")),
         (with("/session/runs", json!(-1)), value("session.runs")),
+        (summary(&json!({"covers": 0})), value("session.summary.covers")),
+        (summary(&json!({"covers": 5})), value("session.summary.covers")),
+        (summary(&json!({"covers": 2})), value("session.summary.covers")),
+        (summary(&json!({"kept": [3]})), value("session.summary.kept")),
+        (summary(&json!({"kept": [1, 0]})), value("session.summary.kept")),
+        (summary(&json!({"version": 0})), value("session.summary.version")),
+        (summary(&json!({"method": "magic"})), value("session.summary.method")),
+        (summary(&json!({"text": "x".repeat((1 << 20) + 1)})), value("session.summary.text")),
     ] {
         assert_eq!(refusal(&router, "/v1/sessions/import", given.clone()).await, expected, "{given}");
     }
@@ -176,6 +184,76 @@ async fn malformed_snapshots_are_refused() {
     given["id"] = "..".into();
     assert_eq!(refusal(&router, "/v1/sessions/import", given).await, value("id"));
     assert_eq!(get(&router, "one", "/v1/sessions").await.1["data"], json!([]), "nothing was stored");
+}
+
+/// A snapshot with a summary that differs in these members from one that is good.
+fn summary(change: &Value) -> Value {
+    let mut given = snapshot(&conversation());
+    let mut summary = json!({"covers": 3, "kept": [0], "version": 2, "method": "llm", "text": "They called f."});
+    summary.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    given["session"]["summary"] = summary;
+    given
+}
+
+#[tokio::test]
+async fn a_summary_leaves_and_comes_back_with_its_session() {
+    let router = two_tenants();
+    let given = summary(&json!({}));
+    let (status, session) = post(&router, "one", "/v1/sessions/import", given.clone()).await;
+    assert_eq!((status, &session["compactions"]), (201, &json!(2)), "{session}");
+    let exported = get(&router, "one", "/v1/sessions/s/export").await.1;
+    assert_eq!(exported["session"]["summary"], given["session"]["summary"]);
+    assert_eq!(exported["messages"].as_array().unwrap().len(), 4);
+    let (_, fork) = post(&router, "one", "/v1/sessions/s/fork", json!({"id": "f"})).await;
+    assert_eq!(fork["compactions"], 2, "{fork}");
+    let early = post(&router, "one", "/v1/sessions/s/fork", json!({"id": "e", "at": 1})).await.1;
+    assert_eq!(early["compactions"], 0, "{early}");
+}
+
+#[tokio::test]
+async fn an_import_says_what_its_session_had_otherwise() {
+    let router = two_tenants();
+    let mut given = snapshot(&conversation());
+    given["session"]["agent"] = "elsewhere".into();
+    given["environment"] = json!({"model": "u/m", "tools": ["f"]});
+    given["runs"] =
+        json!([{"id": "run_1", "status": "completed"}, {"id": "run_2", "status": "requires_action", "x": 1}]);
+    let (status, session) = post(&router, "one", "/v1/sessions/import", given).await;
+    let codes: Vec<&str> =
+        session["warnings"].as_array().unwrap().iter().filter_map(|told| told["code"].as_str()).collect();
+    assert_eq!((status, codes), (201, vec!["agent_missing", "pending_calls_dropped"]), "{session}");
+    let (_, read) = get(&router, "one", "/v1/sessions/s").await;
+    assert!(read["warnings"].is_null(), "{read}");
+    let (_, exported) = get(&router, "one", "/v1/sessions/s/export?include=runs").await;
+    assert_eq!((&exported["runs"], exported["messages"].as_array().map(Vec::len)), (&json!([]), Some(4)), "{exported}");
+    let (_, exported) = get(&router, "one", "/v1/sessions/s/export").await;
+    assert!(exported["runs"].is_null() && exported["session"]["id"] == "s", "{exported}");
+    assert_eq!(get(&router, "one", "/v1/sessions/s/export?include=all").await.0, 400);
+}
+
+#[tokio::test]
+async fn requests_to_shorten_that_cannot_be_served_are_refused() {
+    let router = two_tenants();
+    let compact = "/v1/sessions/s/compact";
+    assert_eq!(refusal(&router, compact, json!({"model": "default"})).await, refused(404, "session_not_found", ""));
+    post(&router, "one", "/v1/sessions", json!({"id": "s", "messages": conversation()})).await;
+    for (body, param) in [
+        (json!({"method": "off"}), "method"),
+        (json!({"method": "magic"}), "method"),
+        (json!({"keep_last": 0}), "keep_last"),
+        (json!({"keep_last": 1001}), "keep_last"),
+        (json!({"background": "yes"}), "background"),
+    ] {
+        assert_eq!(refusal(&router, compact, body.clone()).await, refused(400, "invalid_value", param), "{body}");
+    }
+    assert_eq!(refusal(&router, compact, json!({"keep": 1})).await, refused(400, "unknown_field", "keep"));
+    assert_eq!(refusal(&router, compact, Value::Null).await, refused(400, "missing_field", "model"));
+    let (status, other) = post(&router, "two", compact, json!({"model": "default"})).await;
+    assert_eq!(
+        (status, &other["error"]["code"]),
+        (404, &json!("session_not_found")),
+        "tenants see nothing of each other"
+    );
 }
 
 #[tokio::test]

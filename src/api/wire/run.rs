@@ -40,6 +40,9 @@ pub struct RunObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "0af7651916cd43dd8448eb211c80319c")]
     pub trace_id: Option<TraceId>,
+    /// `compaction` for a run that only shortens its session's conversation; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<&'static str>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
     /// The version of the agent that it keeps; absent unless that is one of the [store](#agents).
@@ -90,6 +93,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             status: head.status.as_str(),
             session_id: head.session.as_ref().map(SessionId::as_str),
             trace_id: head.trace.as_ref().map(|trace| trace.id),
+            purpose: head.compacts.then_some("compaction"),
             model: &head.model,
             agent_version: head.agent_version,
             metadata: &head.metadata,

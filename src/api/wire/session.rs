@@ -14,6 +14,7 @@ use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_chat::message::encoded;
+use crate::api::wire::restored::RestoreWarning;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::metadata;
 use crate::types::session::Session;
@@ -56,6 +57,10 @@ pub struct SessionObject {
     pub compactions: u64,
     /// How long it is kept after its last change, in seconds; null means the server's setting.
     pub ttl_s: Option<u64>,
+    /// What it had otherwise where it was exported; in answers to imports alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub warnings: Vec<RestoreWarning>,
 }
 
 /// A session's budgets.
@@ -95,6 +100,7 @@ impl From<&Versioned> for SessionObject {
             },
             compactions: compactions(session),
             ttl_s: session.ttl_s,
+            warnings: Vec::new(),
         }
     }
 }

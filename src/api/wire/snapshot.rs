@@ -1,6 +1,7 @@
 //! A session as a snapshot: what leaves the server by export, and comes back by import.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -14,17 +15,23 @@ use crate::api::wire::layer::{NamedLayer, checked};
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
+use crate::api::wire::restored::EnvironmentObject;
+use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{check_ttl, money, tokens};
+use crate::api::wire::vocabulary::RunStatusText;
 use crate::api::wire::write_json;
+use crate::types::context::{Method, SessionContext, Summary, View};
 use crate::types::json::{MAX_NUMBER, is_default};
 use crate::types::session::{Session, SessionLayer};
 use crate::types::usage::MAX_USD;
-use crate::types::{Message, Micros, SessionId, Usage};
+use crate::types::{Message, Micros, Role, RunStatus, SessionId, Usage};
 
 /// The `object` of a snapshot.
 const OBJECT: &str = "session.export";
 /// The form that is written, and the only one that is read.
 const VERSION: u64 = 1;
+/// The longest summary that is read, in bytes.
+const LONGEST_SUMMARY: usize = 1 << 20;
 
 /// A session with all of its messages.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -46,6 +53,25 @@ pub struct SessionExport<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<ChatMessage>, required)]
     pub messages: Option<Vec<&'a RawValue>>,
+    /// Its agent where it was exported, if it names one: what is otherwise where it is imported is told in `warnings`.
+    #[serde(default)]
+    pub environment: Option<EnvironmentObject>,
+    /// With `include=runs`: its runs as `GET /v1/runs/{id}` shows them, newest first. Imports leave them out.
+    #[serde(default)]
+    pub runs: Option<Vec<SnapshotRun>>,
+}
+
+/// A run in a snapshot, as far as an import reads it.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct SnapshotRun {
+    /// The run.
+    #[serde(default)]
+    #[schema(example = "run_019a0000000070008000000000000000")]
+    pub id: String,
+    /// Where it stands.
+    #[serde(default)]
+    #[schema(value_type = RunStatusText)]
+    pub status: String,
 }
 
 /// A session in a snapshot. Members that are not known are ignored.
@@ -78,6 +104,29 @@ pub struct SnapshotObject {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 32)]
     pub layers: Vec<NamedLayer>,
+    /// What models are shown in place of its earlier messages; absent where they are shown all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<SnapshotSummary>,
+}
+
+/// What models are shown in place of earlier messages.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotSummary {
+    /// How many messages from the beginning are replaced.
+    #[schema(example = 40)]
+    pub covers: u64,
+    /// The places of those among them that are shown all the same, counted from 0 and in order.
+    #[serde(default)]
+    pub kept: Vec<u64>,
+    /// How often the conversation was shortened.
+    #[schema(minimum = 1, example = 1)]
+    pub version: u32,
+    /// `llm`, `local` or `truncate`: how the summary was made.
+    #[schema(value_type = String, example = "llm")]
+    pub method: Method,
+    /// What it says; empty where a note takes its place.
+    #[serde(default)]
+    pub text: String,
 }
 
 /// Tokens in a snapshot.
@@ -105,6 +154,10 @@ pub struct Snapshot {
     pub session: Session,
     /// Its messages.
     pub messages: Vec<Message>,
+    /// Its agent where it was exported.
+    pub environment: Option<EnvironmentObject>,
+    /// The run that waited for answers to its calls.
+    pub waiting: Option<String>,
 }
 
 /// Everything of a session's snapshot before its first message.
@@ -128,7 +181,29 @@ pub fn write_messages(page: &[Message], first: bool) -> Bytes {
     out.freeze()
 }
 
-/// What follows the last message of a snapshot.
+/// What follows the last message of a snapshot, up to its runs if it has any.
+pub fn write_environment(environment: Option<EnvironmentObject>, with_runs: bool) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(b']');
+    if let Some(environment) = environment {
+        out.put_slice(br#","environment":"#);
+        write_json(&environment, &mut out);
+    }
+    out.put_slice(if with_runs { br#","runs":["# } else { b"}" });
+    out.freeze()
+}
+
+/// A run of a snapshot; `first` says that none stands before it.
+pub fn write_run(run: &RunObject<'_>, first: bool) -> Bytes {
+    let mut out = BytesMut::new();
+    if !first {
+        out.put_u8(b',');
+    }
+    write_json(run, &mut out);
+    out.freeze()
+}
+
+/// What follows the last run of a snapshot.
 pub const END: &[u8] = b"]}";
 
 /// Reads the body of `POST /v1/sessions/import`.
@@ -148,9 +223,57 @@ pub fn read_snapshot(body: &str) -> Result<Snapshot, WireError> {
         (None, id) => (id.as_ref(), "session.id"),
     };
     let id = text.map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id(param))).transpose()?;
-    let session = object.session(id.unwrap_or_else(SessionId::mint)).map_err(|error| error.within("session"))?;
+    let mut object = object;
+    let summary = object.summary.take();
+    let mut session = object.session(id.unwrap_or_else(SessionId::mint)).map_err(|error| error.within("session"))?;
     let messages = check_history(&export.messages.ok_or_else(|| missing("messages"))?)?;
-    Ok(Snapshot { session, messages })
+    if let Some(summary) = summary {
+        let view = summary.view(&messages).map_err(|error| error.within("session.summary"))?;
+        session.context = Some(Box::new(SessionContext { view, ..SessionContext::default() }));
+    }
+    let is_waiting = |run: &SnapshotRun| run.status == RunStatus::RequiresAction.as_str();
+    let waiting = export.runs.into_iter().flatten().find(is_waiting).map(|run| run.id);
+    Ok(Snapshot { session, messages, environment: export.environment, waiting })
+}
+
+impl SnapshotSummary {
+    /// What models are shown of these messages, if that can be.
+    fn view(self, messages: &[Message]) -> Result<View, WireError> {
+        let Self { covers, kept, version, method, text } = self;
+        let count = messages.len() as u64;
+        if covers == 0 || covers > count {
+            return Err(WireError::invalid("covers", format!("must be between 1 and {count}, the number of messages")));
+        }
+        let next = usize::try_from(covers).ok().and_then(|covers| messages.get(covers));
+        if next.is_some_and(|message| message.role == Role::Tool) {
+            return Err(WireError::invalid("covers", "must not part a tool call from its results"));
+        }
+        let is_ordered = kept.windows(2).all(|pair| pair[0] < pair[1]);
+        if !is_ordered || kept.last().is_some_and(|last| *last >= covers) {
+            return Err(WireError::invalid("kept", "must be places below `covers`, each once and in order"));
+        }
+        if version == 0 {
+            return Err(WireError::invalid("version", "must be above 0"));
+        }
+        if text.len() > LONGEST_SUMMARY {
+            return Err(WireError::invalid("text", format!("must have at most {LONGEST_SUMMARY} bytes")));
+        }
+        let summary = Some(Arc::new(Summary { version, method, text }));
+        Ok(View { covers, kept, summary, ..View::default() })
+    }
+
+    /// The summary of a session, if it has one.
+    fn of(session: &Session) -> Option<Self> {
+        let view = &session.context.as_ref()?.view;
+        let Summary { version, method, text } = &**view.summary.as_ref()?;
+        Some(Self {
+            covers: view.covers,
+            kept: view.kept.clone(),
+            version: *version,
+            method: *method,
+            text: text.clone(),
+        })
+    }
 }
 
 impl SnapshotObject {
@@ -205,6 +328,7 @@ impl From<&Session> for SnapshotObject {
             cost_usd: session.cost.as_usd(),
             runs: session.runs,
             layers: session.layers.iter().map(|layer| NamedLayer::from(&layer.layer)).collect(),
+            summary: SnapshotSummary::of(session),
         }
     }
 }

@@ -22,8 +22,8 @@ const KEPT: Duration = Duration::from_secs(60);
 
 /// Opens the store, and sees how long a change and a read take.
 pub(super) async fn try_out(settings: &Settings) -> Result<Finding, String> {
-    let store =
-        store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(|error| error.to_string())?;
+    let store = store::open(&settings.store.url, settings.store.tenant_limit, None);
+    let store = store.await.map_err(|error| error.to_string())?;
     let tried = exchange(&*store).await;
     store.close().await;
     let took = tried.map_err(|error| error.to_string())?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::check_config::tools;
 use super::super::text::count;
 use super::finding::Finding;
 use crate::config::{ConfigErrors, Settings, StoreUrl};
@@ -23,12 +24,12 @@ pub(super) fn mistakes(ConfigErrors(mistakes): &ConfigErrors) -> Vec<Finding> {
 
 /// What a valid configuration says.
 pub(super) fn check(settings: &Settings) -> Vec<Finding> {
-    let Settings { upstreams, agents, tools, keys, upstream_origin, .. } = settings;
+    let Settings { upstreams, agents, keys, upstream_origin, .. } = settings;
     let message = format!(
         "valid: {} ({upstream_origin}), {}, {}, {}",
         count(upstreams.len(), "upstream"),
         count(agents.len(), "agent"),
-        count(tools.len(), "HTTP tool"),
+        tools(settings),
         count(keys.len(), "key")
     );
     let mut findings = vec![Finding::ok(AREA, message)];
@@ -94,7 +95,7 @@ fn check_durations(settings: &Settings) -> Vec<Finding> {
         );
         note(message, "Choose more than the idle timeout of what stands before this server.");
     }
-    if server.drain_delay.is_zero() && matches!(store.url, StoreUrl::Redis(_)) {
+    if server.drain_delay.is_some_and(|delay| delay.is_zero()) && matches!(store.url, StoreUrl::Redis(_)) {
         let message =
             "server.drain_delay is 0s: load balancers send requests to a replica that is already draining".to_owned();
         note(message, "Choose as long as your load balancer takes to notice a failing /readyz.");

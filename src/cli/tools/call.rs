@@ -1,7 +1,7 @@
 //! `loopgate tools call`.
 
 use std::collections::BTreeMap;
-use std::io::{Read, stdin};
+use std::io::{IsTerminal, Read, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,14 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::super::process::{Failure, complain, env, say};
+use super::super::process::{Failure, complain, env, say, takes_colours};
 use super::super::text::{clean, clean_json, line};
 use super::super::when::duration;
 use super::save;
 use super::scratch::Scratch;
 use super::shared::{agents_with, exit, opened};
-use crate::config::{DEFAULT_AGENT, Options, Settings, nearest};
+use crate::config::{DEFAULT_AGENT, LogFormat, Options, Settings, nearest};
+use crate::telemetry::logs;
 use crate::tools::fit::settle;
 use crate::tools::{CallContext, ProgressSink, QuestionSink, RegisteredTool, Registry, Told, check_arguments, invoke};
 use crate::types::guard::ResultBounds;
@@ -88,6 +89,8 @@ fn session(text: &str) -> Result<SessionId, String> {
 
 pub(super) async fn run(call: &Call) -> Result<(), Failure> {
     let mut settings = Settings::load(&call.options, &env).map_err(Failure::config)?;
+    // It says why a tool could not be reached, which the answer to a model does not.
+    let _log = logs::begin("warn", LogFormat::Text, takes_colours(stderr().is_terminal())).map_err(Failure::new)?;
     let _scratch = Scratch::replace_workspace(&mut settings, call.workspace.as_deref())?;
     let (settings, opened) = opened(settings).await?;
     let called = make(call, &settings, &opened.registry).await;

@@ -1,5 +1,5 @@
 use super::{load, mistakes};
-use crate::types::context::{Compaction, ContextRules};
+use crate::types::context::{Compaction, ContextRules, TriggerRules};
 
 #[test]
 fn nothing_written_shortens_conversations_as_the_documents_say() {
@@ -20,16 +20,23 @@ fn what_an_agents_context_is_is_as_written_and_inherited() {
         [agents.default.context.summary]
         model = "u/small"
         timeout = "7s"
+        [agents.default.context.triggers]
+        messages = 50
+        after_run = true
         [agents.short.context]
         keep_last = 2
         keep_first_user = false
         pruning = { enabled = false }
+        triggers = { input_tokens = 200000, after_run = false }
         "#,
     );
     let rules = &settings.agents["short"].rules.context;
     assert_eq!((rules.compaction, rules.threshold, rules.turn_limit), (Compaction::Llm, 0.5, Some(9)));
     assert_eq!((rules.keep_last, rules.keep_first_user, rules.pruning.enabled), (2, false, false));
     assert_eq!((rules.summary.model.as_deref(), rules.summary.timeout_ms), (Some("u/small"), 7_000));
+    let triggers = TriggerRules { messages: Some(50), input_tokens: Some(200_000), after_run: false };
+    assert_eq!(rules.triggers, triggers);
+    assert!(settings.agents["default"].rules.context.triggers.after_run);
     assert_eq!(settings.agents["default"].rules.context.keep_last, 6);
 }
 
@@ -40,6 +47,8 @@ fn mistakes_of_a_context_are_named() {
         ("threshold = 2", "must be a number from 0 to 1"),
         ("compaction = \"magic\"", "auto"),
         ("pruning = { max_chars = 100, head_chars = 60, tail_chars = 40 }", "must be more than"),
+        ("triggers = { messages = 0 }", "must be an integer from 1"),
+        ("triggers = { input_tokens = 0 }", "must be an integer from 1"),
         ("summary = { model = \"nowhere/m\" }", "no upstream `nowhere`"),
     ] {
         let told = mistakes(&format!("[agents.default.context]\n{written}"));

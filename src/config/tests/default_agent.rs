@@ -2,19 +2,20 @@ use insta::assert_snapshot;
 
 use super::load;
 
-/// The default agent up to its limits, and from there on.
-fn default_agent() -> (String, String) {
+/// The default agent up to what it knows of documents, up to its limits, and from there on.
+fn default_agent() -> [String; 3] {
     // Its numbers would be half of what follows.
     let without_guard = "agents.default.loop_guard.enabled = false";
     let told = format!("{:#?}", load(without_guard).agents);
     let (head, tail) = told.split_once("limits: ").unwrap();
     let (tail, _prompt) = tail.split_once("prompt: ").unwrap();
-    (head.trim_end().to_owned(), tail.trim_end().to_owned())
+    let (head, documents) = head.split_once("memory: ").unwrap();
+    [head, documents, tail].map(|part| part.trim_end().to_owned())
 }
 
 #[test]
 fn nothing_written_declares_the_default_agent() {
-    assert_snapshot!(default_agent().0, @r#"
+    assert_snapshot!(default_agent()[0], @r#"
     {
         "default": AgentConfig {
             name: "default",
@@ -62,8 +63,19 @@ fn nothing_written_declares_the_default_agent() {
                         max_tokens: 1024,
                         timeout_ms: 120000,
                     },
+                    triggers: TriggerRules {
+                        messages: None,
+                        input_tokens: None,
+                        after_run: false,
+                    },
                 },
-                memory: MemoryRules {
+    "#);
+}
+
+#[test]
+fn the_default_agent_knows_no_documents() {
+    assert_snapshot!(default_agent()[1], @"
+    MemoryRules {
                     scope: AgentAndUser,
                     recalls: false,
                     most: 5,
@@ -76,12 +88,12 @@ fn nothing_written_declares_the_default_agent() {
                 skills: [],
             },
             trace_content: true,
-    "#);
+    ");
 }
 
 #[test]
 fn the_default_agent_has_bounds() {
-    assert_snapshot!(default_agent().1, @r#"
+    assert_snapshot!(default_agent()[2], @r#"
     LimitsConfig {
                 max_iterations: 20,
                 max_tool_calls: None,

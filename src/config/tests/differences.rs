@@ -34,6 +34,12 @@ fn a_file_does_not_differ_from_itself_or_from_one_that_writes_the_defaults_out()
 }
 
 #[test]
+fn backups_change_at_a_restart() {
+    let described = described("", "[store.backup]\ndirectory = '/b'");
+    assert!(described.contains("store.backup") && described.lines().all(|line| line.starts_with("* ")), "{described}");
+}
+
+#[test]
 fn changes_are_named_by_path_with_their_values() {
     let old = "
         [server]

@@ -17,9 +17,13 @@
 //! refused until the store is opened again, because it is no longer known what the disk holds. If the journal cannot be
 //! written, because the disk is full, the commits that were to be written together fail, and nothing else.
 //!
+//! While the store is open, `backup.rs` copies its tables to other directories, each time all of one moment.
+//!
 //! Leases are kept in memory, since they end with the process that holds them. Only a ceiling of their fences is
 //! stored, so that no later fence is lower.
 
+mod backup;
+mod copy;
 mod disk;
 mod job;
 mod journal;
@@ -43,6 +47,7 @@ use redb::backends::FileBackend;
 use redb::{DatabaseError, ReadOnlyDatabase, ReadTransaction, StorageBackend};
 use tokio::sync::oneshot;
 
+use self::backup::Backups;
 use self::job::{Answer, Job, Request};
 use self::settings::Settings;
 use self::shared::Shared;
@@ -50,6 +55,7 @@ use super::{
     CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, RateDecision, Scan, Store, Topic, Tx,
     Unavailable, Watch,
 };
+use crate::config::BackupConfig;
 use crate::types::clock::now_ms;
 
 /// The backend in a directory.
@@ -59,6 +65,7 @@ pub struct EmbeddedStore {
     requests: Sender<Request>,
     /// Taken when the store is dropped.
     writer: Option<JoinHandle<()>>,
+    backups: Option<Backups>,
 }
 
 impl EmbeddedStore {
@@ -101,7 +108,14 @@ impl EmbeddedStore {
             });
         let writer = Some(thread.map_err(|error| failed(format!("cannot start its thread: {error}")))?);
         let shared = result.await.map_err(|_| failed("its files are damaged".into()))??;
-        Ok(Self { shared, requests, writer })
+        Ok(Self { shared, requests, writer, backups: None })
+    }
+
+    /// The same store, copied to other directories from time to time while it is open.
+    #[must_use]
+    pub fn with_backups(mut self, config: Option<BackupConfig>) -> Self {
+        self.backups = config.and_then(|config| Backups::begin(config, self.shared.clone()));
+        self
     }
 
     /// Sends a job to the writer and waits for its result.
@@ -211,6 +225,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn close(&self) {
+        if let Some(backups) = &self.backups {
+            backups.stop();
+        }
         let (answer, closed) = oneshot::channel();
         if self.requests.send(Request::Close(answer)).is_ok() {
             // Without an answer the thread has ended already.
@@ -222,6 +239,7 @@ impl Store for EmbeddedStore {
 /// A store that was not closed closes now, so that its directory can be opened again.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
+        self.backups = None;
         let _ = self.requests.send(Request::Close(oneshot::channel().0));
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();

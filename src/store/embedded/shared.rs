@@ -58,6 +58,13 @@ impl Shared {
         }
     }
 
+    /// All that is there now, which later changes leave as it is. `None` once the store was closed, or cannot be written.
+    pub(super) fn snapshot(&self) -> Result<Option<ReadTransaction>, redb::Error> {
+        let snapshot = self.database().as_ref().map(ReadableDatabase::begin_read).transpose()?;
+        // Begun before a failure was noted, it does not see what failed.
+        Ok(snapshot.filter(|_| self.failure.get().is_none()))
+    }
+
     /// Commits. Should that fail, readers go on to see what there was before.
     pub(super) fn commit(&self, txn: WriteTransaction) -> Result<(), redb::Error> {
         let before = match &*self.database() {

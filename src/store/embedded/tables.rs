@@ -29,9 +29,9 @@ pub(super) const LOGS: TableDefinition<(&str, &str), (u64, u64, u64)> = TableDef
 pub(super) const ENTRIES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("entries");
 pub(super) const COUNTERS: TableDefinition<(&str, &str), i64> = TableDefinition::new("counters");
 pub(super) const COUNTER_EXPIRIES: TableDefinition<(&str, &str), u64> = TableDefinition::new("counter_expiries");
-const EXPIRIES: TableDefinition<(u64, u8, &str, &str), ()> = TableDefinition::new("expiries");
-const REMOVED: TableDefinition<u64, ()> = TableDefinition::new("removed");
-const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+pub(super) const EXPIRIES: TableDefinition<(u64, u8, &str, &str), ()> = TableDefinition::new("expiries");
+pub(super) const REMOVED: TableDefinition<u64, ()> = TableDefinition::new("removed");
+pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
 /// The layout above, and that of the journal. A file of another one is refused.
 pub(super) const FORMAT: u64 = 2;

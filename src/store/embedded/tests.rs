@@ -5,6 +5,7 @@
 //! a kill at that moment would leave. Nothing is synced behind the copier's back: the tests that copy
 //! set no time for it.
 
+mod backups;
 mod faults;
 mod files;
 mod survival;

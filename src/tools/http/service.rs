@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
+use ::http::uri::Authority;
 use ::http::{Request, StatusCode};
 use bytes::Bytes;
 
@@ -103,7 +104,8 @@ impl Service {
         request: Request<Bytes>,
         context: &CallContext,
     ) -> Result<ToolAnswer, ToolError> {
-        let response = self.client.send(request).await.map_err(|error| unanswered(name, &error, context))?;
+        let address = Address(request.uri().authority().cloned());
+        let response = self.client.send(request).await.map_err(|error| unanswered(name, &address, &error, context))?;
         failpoint::hit("tool.answering");
         let status = response.status;
         if status == StatusCode::ACCEPTED && self.answers_later.is_some() && context.callback_token.is_some() {
@@ -122,11 +124,23 @@ impl Service {
     }
 }
 
+/// Host and port of a service, without a name and a password.
+struct Address(Option<Authority>);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(authority) = &self.0 else { return Ok(()) };
+        f.write_str(authority.host())?;
+        authority.port_u16().map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
 /// What the model is told where no answer came.
-fn unanswered(name: &str, error: &HttpError, context: &CallContext) -> ToolError {
+fn unanswered(name: &str, address: &Address, error: &HttpError, context: &CallContext) -> ToolError {
     // Of all failures only this one is certain to have come before the service got the request.
     let was_reached = !error.is_connect();
-    tracing::warn!(run = %context.run, call = %context.call, tool = name, was_reached, %error, "an HTTP tool gave no answer");
+    let (run, call) = (&context.run, &context.call);
+    tracing::warn!(%run, %call, tool = name, %address, was_reached, %error, "an HTTP tool gave no answer");
     // A server that refuses us later has not read the request, as far as it keeps to the rules.
     if error.is_tls() && !was_reached {
         ToolError::Failed(format!(

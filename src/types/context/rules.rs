@@ -84,6 +84,9 @@ pub struct ContextRules {
     pub pruning: PruningRules,
     /// How a model is asked for a summary.
     pub summary: SummaryRules,
+    /// What else makes a conversation too long.
+    #[serde(skip_serializing_if = "TriggerRules::are_none")]
+    pub triggers: TriggerRules,
 }
 
 impl Default for ContextRules {
@@ -97,6 +100,7 @@ impl Default for ContextRules {
             turn_limit: None,
             pruning: PruningRules::default(),
             summary: SummaryRules::default(),
+            triggers: TriggerRules::default(),
         }
     }
 }
@@ -164,6 +168,28 @@ pub struct SummaryRules {
 impl Default for SummaryRules {
     fn default() -> Self {
         Self { model: None, max_tokens: 1_024, timeout_ms: 120_000 }
+    }
+}
+
+/// What makes a conversation too long beside its window, and when it is shortened for that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TriggerRules {
+    /// More messages than this that a model is shown; `None` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u32>,
+    /// So many input tokens of all calls since it was last shortened; `None` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Whether it is shortened in the background after a run, and not before the next call.
+    pub after_run: bool,
+}
+
+impl TriggerRules {
+    /// Whether the window alone makes a conversation too long.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct ModelCall {
 /// Tokens of thinking that an answer which breaks off has taken and does not show.
 const HIDDEN: u64 = 1_000;
 
+/// What a summary takes of input and output, in tokens.
+const SUMMARY: (u64, u64) = (600, 12);
+
 /// How often a turn was asked for: by the plan's tag and how often the model has spoken.
 type Attempts = BTreeMap<(String, usize), u32>;
 
@@ -56,7 +59,7 @@ impl ModelServer {
         let attempts = Mutex::new(Attempts::new());
         let answer =
             move |request: &Request| answer(request, &mut attempts.lock().unwrap_or_else(PoisonError::into_inner));
-        Self(HttpServer::start(|request| Question::read(request).is_some(), answer).await)
+        Self(HttpServer::start(|request| is_summary(request) || Question::read(request).is_some(), answer).await)
     }
 
     /// Its declaration for a server's configuration. It takes conversations of any length.
@@ -69,6 +72,11 @@ impl ModelServer {
     /// Returns once there have been so many calls.
     pub(crate) async fn asked(&self, calls: usize) {
         eventually("the model is asked", async || self.calls().len() >= calls).await;
+    }
+
+    /// How many summaries were asked for.
+    pub(crate) fn summaries(&self) -> usize {
+        self.0.requests().iter().filter(|request| is_summary(request)).count()
     }
 
     /// The calls so far.
@@ -136,9 +144,18 @@ impl Question {
     }
 }
 
+/// Whether a summary is asked for, which no plan is about.
+fn is_summary(request: &Request) -> bool {
+    let request = request.json();
+    request["messages"][0]["content"].as_str().is_some_and(|told| told.starts_with("You summarise a conversation"))
+}
+
 fn answer(request: &Request, attempts: &mut Attempts) -> Reply {
     if is_list(request) {
         return list();
+    }
+    if is_summary(request) {
+        return Reply::stream().text("They followed their plans.").finish("stop").usage(SUMMARY.0, SUMMARY.1).done();
     }
     let Some(question) = Question::read(request) else {
         return Reply::error(400, "no_plan", "the user has no plan");

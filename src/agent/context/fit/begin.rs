@@ -7,12 +7,12 @@ use crate::agent::context::fit::shown::Shown;
 use crate::agent::machine::budget;
 use crate::agent::machine::fitting::{beside, is_named};
 use crate::types::context::SessionContext;
-use crate::types::{Conversation, Message, Role, RunSpec};
+use crate::types::{History, Message, Role, RunSpec};
 
 /// Lets a run go on with what its session knows of its conversation, and estimates what its first call has. Of what an upstream
 /// counted before only what came since is estimated, if the same is sent beside it.
-pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &Conversation, offered: usize) {
-    let count = history.count() as u64;
+pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &History, offered: usize) {
+    let count = history.count();
     let known = known.and_then(|known| known.of_first(count)).unwrap_or_default();
     if let Some((model, window)) = &known.learned
         && is_named(model, &spec.upstream, &spec.upstream_model)
@@ -21,7 +21,7 @@ pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &Conve
     }
     let mut view = known.view;
     if let Some(most) = spec.rules.context.turn_limit {
-        view.from = turns(history.iter().chain(&spec.input), most);
+        view.from = turns(history.placed().chain((count..).zip(&spec.input)), most);
     }
     if view.from <= view.covers {
         view.from = 0;
@@ -43,6 +43,9 @@ pub fn begin(spec: &mut RunSpec, known: Option<&SessionContext>, history: &Conve
             budget::estimate(spec.told_weight() + shown + offered)
         }
     };
+    if spec.rules.context.triggers.input_tokens.is_some() {
+        spec.input_since = known.input_tokens;
+    }
     spec.view = (!view.is_whole()).then(|| Arc::new(view));
 }
 
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn an_estimate_begins_at_what_the_upstream_counted() {
-        let history: Conversation = (0..4).map(|_| Message::text(Role::User, &"x".repeat(368))).collect();
+        let history: History = (0..4).map(|_| Message::text(Role::User, &"x".repeat(368))).collect();
         let begun = |known: Option<&SessionContext>, change: fn(&mut RunSpec)| {
             let mut spec = RunSpec { input: vec![Message::text(Role::User, &"y".repeat(368))], ..spec() };
             change(&mut spec);
@@ -91,7 +94,7 @@ mod tests {
         let learned = |model: &str| {
             let known = SessionContext { learned: Some((model.into(), 500)), ..SessionContext::default() };
             let mut spec = spec();
-            begin(&mut spec, Some(&known), &Conversation::default(), 0);
+            begin(&mut spec, Some(&known), &History::default(), 0);
             spec.context_window
         };
         assert_eq!((learned("scripted/m"), learned("scripted/other")), (500, 128_000));

@@ -3,6 +3,9 @@
 use crate::types::conversation::Origin;
 use crate::types::{Message, Role};
 
+/// Messages, and the place of each in the whole conversation, of which those between may not be there.
+pub(super) type Numbered<'a> = (&'a [&'a Message], &'a [u64]);
+
 /// A place where a conversation is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
@@ -14,11 +17,11 @@ pub struct Cut {
 
 /// Places at which so many messages may be cut that fewer and fewer are left: the newest `keep` first, and from the turn of the
 /// user on that they are part of.
-pub(super) fn places(messages: &[&Message], covered: usize, keep: usize) -> Vec<usize> {
+pub(super) fn places((messages, numbers): Numbered<'_>, covered: usize, keep: usize) -> Vec<usize> {
     let mut places = Vec::new();
     for keep in [keep, keep / 2, 1, 0] {
         let at = messages.len().saturating_sub(keep);
-        let begins_turn = (covered + 1..=at).rev().find(|place| is_asked(messages, *place));
+        let begins_turn = (covered + 1..=at).rev().find(|place| is_asked((messages, numbers), *place));
         // A result stays with its call.
         let whole =
             (covered + 1..=at).rev().find(|place| messages.get(*place).is_none_or(|found| found.role != Role::Tool));
@@ -29,11 +32,16 @@ pub(super) fn places(messages: &[&Message], covered: usize, keep: usize) -> Vec<
 }
 
 /// What is kept of the messages before this place.
-pub(super) fn keep(messages: &[&Message], covers: usize, keep_first_user: bool) -> Vec<usize> {
+pub(super) fn keep((messages, numbers): Numbered<'_>, covers: usize, keep_first_user: bool) -> Vec<usize> {
     let is_user = |place: &usize| messages[*place].role == Role::User;
-    let first = (0..covers).find(is_user).filter(|_| keep_first_user);
-    let turn = (0..messages.len()).rev().find(|place| is_asked(messages, *place));
-    let asked = turn.into_iter().flat_map(|begin| (begin..messages.len()).take_while(is_user));
+    let follows = |place: usize, begin| place == begin || numbers[place] == numbers[place - 1] + 1;
+    // Where messages before it are not there, another one was the first.
+    let is_first = |place: &usize| keep_first_user && numbers[*place] == *place as u64;
+    let first = (0..covers).find(is_user).filter(is_first);
+    let turn = (0..messages.len()).rev().find(|place| is_asked((messages, numbers), *place));
+    let asked = turn
+        .into_iter()
+        .flat_map(|begin| (begin..messages.len()).take_while(move |place| is_user(place) && follows(*place, begin)));
     // Or what was sent to the run under way.
     let last = (0..messages.len()).rev().find(is_user);
     let mut kept: Vec<usize> = first.into_iter().chain(asked).chain(last).filter(|place| *place < covers).collect();
@@ -42,25 +50,29 @@ pub(super) fn keep(messages: &[&Message], covers: usize, keep_first_user: bool) 
     kept
 }
 
-/// Where the newest turns of the user begin, if there are more than so many. What was sent to a run under way begins no turn.
+/// Where the newest turns of the user begin in messages that have places, if there are more than so many. What was sent to a run
+/// under way begins no turn.
 #[must_use]
-pub fn turns<'m>(messages: impl Iterator<Item = &'m Message>, most: u32) -> u64 {
-    let messages: Vec<&Message> = messages.collect();
+pub fn turns<'m>(messages: impl Iterator<Item = (u64, &'m Message)>, most: u32) -> u64 {
+    let (numbers, messages): (Vec<u64>, Vec<&Message>) = messages.unzip();
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let begins = (0..messages.len()).rev().filter(|place| is_asked(&messages, *place));
+    let begins = (0..messages.len()).rev().filter(|place| is_asked((&messages, &numbers), *place));
     let mut begins = begins.skip(most.saturating_sub(1));
     match (most, begins.next()) {
         (0, _) | (_, None) => 0,
-        (_, Some(place)) => place as u64,
+        (_, Some(place)) => numbers[place],
     }
 }
 
 /// Whether a turn of the user begins at this place.
-fn is_asked(messages: &[&Message], place: usize) -> bool {
+fn is_asked((messages, numbers): Numbered<'_>, place: usize) -> bool {
     let is_asked =
         |message: &&Message| message.role == Role::User && !matches!(message.origin, Origin::Steering { .. });
     messages.get(place).is_some_and(is_asked)
-        && !place.checked_sub(1).and_then(|before| messages.get(before)).is_some_and(is_asked)
+        && !place.checked_sub(1).is_some_and(|before| {
+            // What stands before it here may stand elsewhere in the whole conversation.
+            numbers[place] == numbers[before] + 1 && is_asked(&messages[before])
+        })
 }
 
 #[cfg(test)]
@@ -80,9 +92,13 @@ mod tests {
         letters.chars().enumerate().map(message).collect()
     }
 
+    fn numbers(messages: &[Message]) -> Vec<u64> {
+        (0..messages.len() as u64).collect()
+    }
+
     fn places_of(letters: &str, covered: usize, keep: usize) -> Vec<usize> {
         let messages = conversation(letters);
-        places(&messages.iter().collect::<Vec<_>>(), covered, keep)
+        places((&messages.iter().collect::<Vec<_>>(), &numbers(&messages)), covered, keep)
     }
 
     #[test]
@@ -99,7 +115,7 @@ mod tests {
     fn what_the_user_asked_first_and_asks_now_is_kept() {
         let kept = |letters: &str, covers| {
             let messages = conversation(letters);
-            keep(&messages.iter().collect::<Vec<_>>(), covers, true)
+            keep((&messages.iter().collect::<Vec<_>>(), &numbers(&messages)), covers, true)
         };
         assert_eq!(kept("uauaua", 4), [0]);
         assert_eq!(kept("uaucrcr", 5), [0, 2]);
@@ -110,7 +126,7 @@ mod tests {
     #[test]
     fn turns_are_counted_from_the_newest_and_what_was_sent_meanwhile_is_none() {
         let mut messages = conversation("uauacruau");
-        let begins = |messages: &[Message], most| turns(messages.iter(), most);
+        let begins = |messages: &[Message], most| turns((0..).zip(messages), most);
         assert_eq!([0, 1, 2, 3, 4, 5].map(|most| begins(&messages, most)), [0, 8, 6, 2, 0, 0]);
         messages[6] = messages[6].clone().from(Origin::Steering { run: RunId::mint(), command: 1 });
         assert_eq!(begins(&messages, 2), 2);

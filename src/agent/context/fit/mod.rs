@@ -9,6 +9,7 @@
 //! | `begin` | what is shown when a run begins |
 //! | `subject` | a conversation that is too long, and the views that make it fit |
 //! | `cut` | where a conversation may be cut |
+//! | `places` | where messages stand in the whole conversation, of which a run may have a part |
 //! | `prune` | results of tools in short |
 //! | `shown` | the messages that a view shows |
 //! | `pairs` | that each call has its result |
@@ -20,6 +21,7 @@ pub mod begin;
 pub mod cut;
 pub mod local;
 mod pairs;
+pub mod places;
 mod prune;
 pub mod shown;
 pub mod subject;

@@ -3,7 +3,7 @@
 use crate::agent::context::fit::pairs::repaired;
 use crate::agent::context::fit::prune;
 use crate::types::context::{Method, PruningRules, Summary, View};
-use crate::types::{Conversation, Message, Role};
+use crate::types::{Conversation, History, Message, Role};
 
 /// What the model says to a summary, so that the turns alternate.
 const NOTED: &str = "I understand the context of the earlier conversation, and go on from there.";
@@ -19,8 +19,9 @@ pub struct Shown {
 impl Shown {
     /// What this view shows of the session's earlier messages and a run's own.
     #[must_use]
-    pub fn of(view: &View, rules: &PruningRules, history: &Conversation, own: &[Message]) -> Self {
-        let conversation = Conversation::default().then(messages(view, rules, history.iter().chain(own)));
+    pub fn of(view: &View, rules: &PruningRules, history: &History, own: &[Message]) -> Self {
+        let placed = history.placed().chain((history.count()..).zip(own));
+        let conversation = Conversation::default().then(messages(view, rules, placed));
         Self { view: view.clone(), conversation, own_from: own.len() }
     }
 
@@ -37,10 +38,14 @@ impl Shown {
     }
 }
 
-/// The messages that a view shows of these.
-pub(super) fn messages<'m>(view: &View, rules: &PruningRules, all: impl Iterator<Item = &'m Message>) -> Vec<Message> {
+/// The messages that a view shows of these, each of which has its place.
+pub(super) fn messages<'m>(
+    view: &View,
+    rules: &PruningRules,
+    all: impl Iterator<Item = (u64, &'m Message)>,
+) -> Vec<Message> {
     let (mut before, mut tail) = (Vec::new(), Vec::new());
-    for (place, message) in (0..).zip(all) {
+    for (place, message) in all {
         if place < view.covers {
             if view.kept.contains(&place) {
                 before.push(message.clone());
@@ -52,8 +57,7 @@ pub(super) fn messages<'m>(view: &View, rules: &PruningRules, all: impl Iterator
     // Where the cut is within a turn, what the user asked in it comes after the summary.
     let is_within = tail.first().is_none_or(|message| message.role != Role::User);
     let asked = if is_within { before.split_off(begin_of_last(view)) } else { Vec::new() };
-    let left_out = view.covers.saturating_sub(view.kept.len() as u64);
-    let replaced = view.summary.iter().flat_map(|summary| pair(summary, left_out));
+    let replaced = view.summary.iter().flat_map(|summary| pair(summary, view.removed()));
     repaired(before.into_iter().chain(replaced).chain(asked).chain(tail).collect())
 }
 

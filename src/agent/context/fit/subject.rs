@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::agent::context::fit::cut::{Cut, keep, places};
+use crate::agent::context::fit::cut::{Cut, Numbered, keep, places};
+use crate::agent::context::fit::places::Places;
 use crate::agent::context::fit::prune::protected_from;
 use crate::agent::context::fit::shown::{in_short, pair};
 use crate::types::Message;
@@ -22,8 +23,10 @@ const TARGET: (u64, u64) = (2, 3);
 /// What is known of a conversation that is too long.
 #[derive(Debug)]
 pub struct Given<'a> {
-    /// The session's earlier messages, then the run's own.
+    /// The session's earlier messages that are there, then the run's own.
     pub messages: Vec<&'a Message>,
+    /// Where they stand in the whole conversation.
+    pub places: Places,
     /// What of them is shown now.
     pub view: &'a View,
     /// How it is to be shortened.
@@ -34,6 +37,8 @@ pub struct Given<'a> {
     pub tokens: u64,
     /// More are too many.
     pub most: u64,
+    /// Whether it is to be shortened although it is not too long: to what is always kept, whatever fits.
+    pub early: bool,
     /// The step that is to begin.
     pub step: u32,
 }
@@ -42,6 +47,10 @@ pub struct Given<'a> {
 #[derive(Debug)]
 pub struct Subject<'a> {
     given: Given<'a>,
+    /// What is shown now, where messages are counted as they are given.
+    view: View,
+    /// The places of the messages in the whole conversation.
+    numbers: Vec<u64>,
     /// How many tokens it has for each that its bytes would usually be.
     ratio: f64,
 }
@@ -61,8 +70,10 @@ impl<'a> Subject<'a> {
     /// This conversation.
     #[must_use]
     pub fn new(given: Given<'a>) -> Self {
-        let mut subject = Self { given, ratio: 1.0 };
-        let bytes = subject.given.beside + subject.weight(subject.given.view);
+        let view = given.places.among(given.view);
+        let numbers = (0..given.messages.len() as u64).map(|number| given.places.place(number)).collect();
+        let mut subject = Self { given, view, numbers, ratio: 1.0 };
+        let bytes = subject.given.beside + subject.weight(&subject.view);
         subject.ratio = (in_float(subject.given.tokens) / usual(bytes).max(1.0)).clamp(RATIOS.0, RATIOS.1);
         subject
     }
@@ -71,12 +82,15 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn prune(&self) -> Option<Pruned> {
         let rules = &self.given.rules.pruning;
-        let upto = protected_from(&self.given.messages, rules.keep_last_turns) as u64;
-        if !rules.enabled || upto <= self.given.view.begins() {
+        if self.given.early {
             return None;
         }
-        let soft = View { soft: upto.max(self.given.view.soft), ..self.given.view.clone() };
-        let hard = View { hard: upto.max(self.given.view.hard), ..soft.clone() };
+        let upto = protected_from(&self.given.messages, rules.keep_last_turns) as u64;
+        if !rules.enabled || upto <= self.view.begins() {
+            return None;
+        }
+        let soft = View { soft: upto.max(self.view.soft), ..self.view.clone() };
+        let hard = View { hard: upto.max(self.view.hard), ..soft.clone() };
         [soft, hard].iter().map(|view| self.pruned(view)).find(|pruned| pruned.after_tokens <= self.target())
     }
 
@@ -84,7 +98,7 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn squeeze(&self) -> Option<Pruned> {
         let count = self.given.messages.len() as u64;
-        let soft = View { soft: count, ..self.given.view.clone() };
+        let soft = View { soft: count, ..self.view.clone() };
         let hard = View { hard: count, ..soft.clone() };
         let [soft, hard] = [soft, hard].map(|view| self.pruned(&view));
         let chosen = if soft.after_tokens <= self.given.most { soft } else { hard };
@@ -95,15 +109,17 @@ impl<'a> Subject<'a> {
     /// `None` if that would not make it shorter.
     #[must_use]
     pub fn replaced(&self, summary_tokens: u64) -> Option<Replaced<'a>> {
-        let covered = usize::try_from(self.given.view.covers).unwrap_or(usize::MAX);
-        let weights = self.weights(self.given.view);
-        let cuts =
-            places(&self.given.messages, covered, self.given.rules.keep_last as usize).into_iter().map(|covers| {
-                let kept = self.kept(covers, &weights);
-                let shown =
-                    weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
-                (Cut { covers, kept }, self.in_tokens(shown) + summary_tokens)
-            });
+        if self.given.early {
+            return self.replaced_early(summary_tokens);
+        }
+        let covered = usize::try_from(self.view.covers).unwrap_or(usize::MAX);
+        let weights = self.weights(&self.view);
+        let cuts = places(self.numbered(), covered, self.given.rules.keep_last as usize).into_iter().map(|covers| {
+            let kept = self.kept(covers, &weights);
+            let shown =
+                weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
+            (Cut { covers, kept }, self.in_tokens(shown) + summary_tokens)
+        });
         let mut best: Option<(Cut, u64)> = None;
         for (cut, after) in cuts {
             if best.as_ref().is_none_or(|(_, least)| after < *least) {
@@ -117,13 +133,32 @@ impl<'a> Subject<'a> {
         Some(self.of_cut(cut))
     }
 
+    /// The same of a conversation that is not too long: all but the newest that are always kept. A summary is taken to have a quarter
+    /// of what it is of at most.
+    fn replaced_early(&self, summary_tokens: u64) -> Option<Replaced<'a>> {
+        let (covered, weights) = (usize::try_from(self.view.covers).unwrap_or(usize::MAX), self.weights(&self.view));
+        let at = places(self.numbered(), covered, self.given.rules.keep_last as usize);
+        let least = self.given.messages.len().saturating_sub(self.given.rules.keep_last as usize);
+        at.into_iter().filter(|covers| *covers <= least).find_map(|covers| {
+            let kept = self.kept(covers, &weights);
+            let shown =
+                weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
+            let after = self.in_tokens(shown);
+            let summary = summary_tokens.min(self.given.tokens.saturating_sub(after) / 4);
+            self.is_worth(after + summary).then(|| self.of_cut(Cut { covers, kept }))
+        })
+    }
+
     /// What is replaced by this cut.
     #[must_use]
     pub fn of_cut(&self, cut: Cut) -> Replaced<'a> {
         let kept: HashSet<usize> = cut.kept.iter().copied().collect();
-        let from = usize::try_from(self.given.view.begins()).unwrap_or(usize::MAX);
-        let messages = (from..cut.covers).filter(|place| !kept.contains(place)).map(|place| self.given.messages[place]);
-        let messages = messages.collect();
+        let from = usize::try_from(self.view.begins()).unwrap_or(usize::MAX);
+        // Those that stayed shown until now, and no longer do, are in no summary yet.
+        let shown =
+            self.view.kept.iter().filter_map(|place| usize::try_from(*place).ok()).filter(|place| *place < from);
+        let messages = shown.chain(from..cut.covers).filter(|place| !kept.contains(place));
+        let messages = messages.filter_map(|place| self.given.messages.get(place).copied()).collect();
         let earlier = self.given.view.summary.as_ref().map(|summary| summary.text.as_str());
         Replaced { cut, messages, earlier }
     }
@@ -131,19 +166,20 @@ impl<'a> Subject<'a> {
     /// That these are replaced by a summary that was made so; `None` if that does not make the conversation shorter.
     #[must_use]
     pub fn compacted(&self, cut: &Cut, method: Method, text: String) -> Option<Compacted> {
-        let version = self.given.view.summary.as_ref().map_or(0, |summary| summary.version) + 1;
+        let version = self.view.summary.as_ref().map_or(0, |summary| summary.version) + 1;
         let (covers, kept) = (cut.covers as u64, &cut.kept);
         let view = View {
             covers,
             kept: kept.iter().map(|place| *place as u64).collect(),
             summary: Some(Arc::new(Summary { version, method, text })),
-            ..self.given.view.clone()
+            ..self.view.clone()
         };
         let after_tokens = self.tokens_of(&view);
+        let place = |number: &u64| self.given.places.place(*number);
         self.is_worth(after_tokens).then(|| Compacted {
             step: self.given.step,
-            covers,
-            kept: view.kept,
+            covers: place(&covers),
+            kept: view.kept.iter().map(place).collect(),
             summary: view.summary.expect("it was put in"),
             before_tokens: self.given.tokens,
             after_tokens,
@@ -158,27 +194,36 @@ impl<'a> Subject<'a> {
         self.in_tokens(self.weight(view))
     }
 
+    fn numbered(&self) -> Numbered<'_> {
+        (&self.given.messages, &self.numbers)
+    }
+
     fn target(&self) -> u64 {
         self.given.most.saturating_mul(TARGET.0) / TARGET.1
     }
 
+    /// Whether so many tokens are fewer by enough. What is sent beside the messages counts where it is what makes them too many.
     fn is_worth(&self, after: u64) -> bool {
-        after.saturating_mul(100) <= self.given.tokens.saturating_mul(WORTH)
+        let beside = if self.given.early { self.in_tokens(0) } else { 0 };
+        let messages = self.given.tokens.saturating_sub(beside);
+        messages > 0 && after.saturating_sub(beside).saturating_mul(100) <= messages.saturating_mul(WORTH)
     }
 
     /// The places before a cut that stay shown. The first message of the user does not, where it alone takes a quarter of what fits.
     fn kept(&self, covers: usize, weights: &[usize]) -> Vec<usize> {
-        let kept = keep(&self.given.messages, covers, self.given.rules.keep_first_user);
-        let asked = keep(&self.given.messages, covers, false);
+        let kept = keep(self.numbered(), covers, self.given.rules.keep_first_user);
+        let asked = keep(self.numbered(), covers, false);
         let is_large = |place: &usize| self.in_tokens(weights[*place]) > self.in_tokens(0) + self.given.most / 4;
         kept.into_iter().filter(|place| asked.contains(place) || !is_large(place)).collect()
     }
 
     fn pruned(&self, view: &View) -> Pruned {
-        let (before, after) = (self.weights(self.given.view), self.weights(view));
-        let results = before.iter().zip(&after).filter(|(before, after)| after < before).count() as u64;
+        let (before, after) = (self.weights(&self.view), self.weights(view));
+        let shown = before.iter().zip(&after).skip(usize::try_from(view.covers).unwrap_or(usize::MAX));
+        let results = shown.filter(|(before, after)| after < before).count() as u64;
         let (step, before_tokens) = (self.given.step, self.given.tokens);
-        Pruned { step, soft: view.soft, hard: view.hard, results, before_tokens, after_tokens: self.tokens_of(view) }
+        let [soft, hard] = [view.soft, view.hard].map(|upto| if upto == 0 { 0 } else { self.given.places.place(upto) });
+        Pruned { step, soft, hard, results, before_tokens, after_tokens: self.tokens_of(view) }
     }
 
     /// What each message weighs as a view would show it, were none replaced but those that it does not show.

@@ -4,13 +4,15 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
+use crate::agent::context::fit::cut::Cut;
 use crate::agent::context::fit::local;
+use crate::agent::context::fit::places::Places;
 use crate::agent::context::fit::shown::{Shown, messages};
 use crate::agent::context::fit::subject::{Given, Subject};
 use crate::llm::message_parts;
 use crate::types::context::{ContextRules, Method, View};
 use crate::types::conversation::Part;
-use crate::types::{CallId, Conversation, Message, Role, ToolCall};
+use crate::types::{CallId, History, Message, Role, ToolCall};
 
 /// What a conversation is made of: who speaks, and how much.
 #[derive(Debug, Clone)]
@@ -66,11 +68,13 @@ fn shorten(all: &[Message], rules: &ContextRules, most: u64, methods: &[Method])
         let whole = view.clone();
         let subject = Subject::new(Given {
             messages: all.iter().collect(),
+            places: Places::default(),
             view: &whole,
             rules,
             beside: 0,
             tokens,
             most,
+            early: false,
             step: 1,
         });
         let pruned = if let Some(pruned) = subject.prune() {
@@ -137,7 +141,7 @@ proptest! {
         let rules = ContextRules { keep_last, keep_first_user, ..ContextRules::default() };
         let views = shorten(&all, &rules, most, &methods);
         for (view, tokens, before) in &views {
-            let shown = messages(view, &rules.pruning, all.iter());
+            let shown = messages(view, &rules.pruning, (0..).zip(&all));
             assert_paired(&shown);
             let places = places(&shown);
             let mut sorted = places.clone();
@@ -154,8 +158,95 @@ proptest! {
         }
         // Nothing but what the user asks, a summary and notes is left of what still does not fit.
         if let Some((view, tokens, _)) = views.last().filter(|(_, tokens, _)| *tokens > most) {
-            let shown = messages(view, &rules.pruning, all.iter());
+            let shown = messages(view, &rules.pruning, (0..).zip(&all));
             prop_assert!(shown.len() <= 4 + 2 * 9 + 8, "{} messages are left, of {} tokens", shown.len(), tokens);
+        }
+    }
+
+    #[test]
+    fn what_a_summary_does_not_stand_for_is_enough_to_go_on(
+        said in prop::collection::vec(said(), 0..40),
+        more in prop::collection::vec(said(), 0..20),
+        most in 400_u64..4_000,
+        keep_last in 0_u32..9,
+        keep_first_user in any::<bool>(),
+        early in any::<bool>(),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let all = conversation(&said);
+        let rules = ContextRules { keep_last, keep_first_user, ..ContextRules::default() };
+        let grown: Vec<Message> = all.iter().cloned().chain(conversation(&more)).collect();
+        for (view, ..) in shorten(&all, &rules, most, &[Method::Local, Method::Truncate]) {
+            let split = usize::try_from(view.covers).unwrap();
+            let split = split + at.index(grown.len() + 1 - split);
+            let whole: History = grown[..split].iter().cloned().collect();
+            let piece = whole.clone().without_first(view.covers, &view.kept);
+            let own = &grown[split..];
+            let shown = |history: &History| -> Vec<Message> {
+                Shown::of(&view, &rules.pruning, history, own).with(own).iter().cloned().collect()
+            };
+            prop_assert_eq!(shown(&whole), shown(&piece));
+            let tokens = (shown(&whole).iter().map(Message::weight).sum::<usize>() as u64).div_ceil(4);
+            let [of_whole, of_piece] = [&whole, &piece].map(|history| Subject::new(Given {
+                messages: history.iter().chain(own).collect(),
+                places: Places::of(history),
+                view: &view,
+                rules: &rules,
+                beside: 100,
+                tokens,
+                most,
+                early,
+                step: 1,
+            }));
+            let pruned = |subject: &Subject<'_>| subject.prune().map(|pruned| (pruned.soft, pruned.hard, pruned.results));
+            prop_assert_eq!(pruned(&of_whole), pruned(&of_piece));
+            let replaced = |subject: &Subject<'_>| {
+                let replaced = subject.replaced(100)?;
+                let messages: Vec<Message> = replaced.messages.iter().map(|message| (*message).clone()).collect();
+                let compacted = subject.compacted(&replaced.cut, Method::Local, "so far".into());
+                Some((messages, compacted.map(|compacted| (compacted.covers, compacted.kept))))
+            };
+            // Where the newest question of the user is covered, there is none but those that were kept.
+            prop_assert_eq!(replaced(&of_whole), replaced(&of_piece));
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_what_is_shown_but_into_a_summary(
+        said in prop::collection::vec(said(), 0..40),
+        most in 400_u64..3_000,
+        keep_last in 0_u32..5,
+    ) {
+        // Each message is shown, or was given to a summary, or is in the summary before.
+        let all = conversation(&said);
+        let rules = ContextRules { keep_last, ..ContextRules::default() };
+        let (mut told, mut view) = (HashSet::new(), View::default());
+        for (next, ..) in shorten(&all, &rules, most, &[Method::Local]) {
+            if next.summary != view.summary {
+                let shown: HashSet<u64> = view.kept.iter().copied().chain(view.covers..all.len() as u64).collect();
+                let stays: HashSet<u64> = next.kept.iter().copied().chain(next.covers..all.len() as u64).collect();
+                let subject = Subject::new(Given {
+                    messages: all.iter().collect(),
+                    places: Places::default(),
+                    view: &view,
+                    rules: &rules,
+                    beside: 0,
+                    tokens: 1,
+                    most,
+                    early: false,
+                    step: 1,
+                });
+                let cut = Cut {
+                    covers: usize::try_from(next.covers).unwrap(),
+                    kept: next.kept.iter().map(|place| usize::try_from(*place).unwrap()).collect(),
+                };
+                let given = subject.of_cut(cut).messages.len();
+                prop_assert_eq!(given, shown.difference(&stays).count());
+                prop_assert!(stays.is_subset(&shown), "what was left out does not come back");
+                told.extend(shown.difference(&stays).copied());
+                prop_assert_eq!(told.len() + stays.len(), all.len());
+            }
+            view = next;
         }
     }
 
@@ -172,7 +263,7 @@ proptest! {
             let grown: Vec<Message> = all.iter().cloned().chain(conversation(&more)).collect();
             let at = at.index(all.len() + 1);
             let shown = |split: usize, upto: usize| -> Vec<Message> {
-                let history: Conversation = grown[..split].iter().cloned().collect();
+                let history: History = grown[..split].iter().cloned().collect();
                 let shown = Shown::of(&view, &rules.pruning, &history, &grown[split..upto]);
                 shown.with(&grown[split..]).iter().cloned().collect()
             };
@@ -190,11 +281,13 @@ fn what_upstreams_count_decides_how_much_is_left_out() {
         let rules = ContextRules::default();
         let given = Given {
             messages: all.iter().collect(),
+            places: Places::default(),
             view: &whole,
             rules: &rules,
             beside: 0,
             tokens,
             most: 3_000,
+            early: false,
             step: 1,
         };
         let subject = Subject::new(given);
@@ -217,11 +310,13 @@ fn the_first_message_of_the_user_goes_if_it_is_large() {
     let kept = |most| {
         let given = Given {
             messages: all.iter().collect(),
+            places: Places::default(),
             view: &whole,
             rules: &rules,
             beside: 0,
             tokens: 4_000,
             most,
+            early: false,
             step: 1,
         };
         let kept: HashSet<usize> = Subject::new(given).replaced(100).unwrap().cut.kept.into_iter().collect();

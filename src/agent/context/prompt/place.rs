@@ -1,25 +1,25 @@
 //! Where what is of one run alone stands in the conversation: before the message of the user that the run answers, behind all that
 //! earlier requests have sent. It stays there for the whole run, so that each call begins as the call before.
 
-use crate::types::{Conversation, Message, Role, RunSpec};
+use crate::types::{Conversation, History, Message, Role, RunSpec};
 
 /// The conversation that a run's model is sent, with what its prompt says of this run. `shown` is the conversation of a run
 /// whose view leaves something out; otherwise it is all of `history`, and then the run's `own` messages.
 pub fn placed(
     spec: &RunSpec,
-    (history, shown): (&Conversation, Option<Conversation>),
+    (history, shown): (&History, Option<Conversation>),
     own: &[Message],
     prompts: impl Iterator<Item = Message>,
 ) -> Conversation {
     let of_run = spec.prompt.as_ref().and_then(|prompt| prompt.of_run.as_ref());
     let conversation = match (of_run, shown) {
         (None, Some(shown)) => shown,
-        (None, None) => return history.clone().after(&spec.system).then(own.iter().cloned().chain(prompts)),
+        (None, None) => return history.to_conversation().after(&spec.system).then(own.iter().cloned().chain(prompts)),
         (Some(of_run), Some(shown)) => within(spec, &shown, of_run),
         (Some(of_run), None) => {
             let (before, after) = own.split_at(asked(&spec.input).min(own.len()));
             let own = before.iter().chain([of_run]).chain(after).cloned();
-            return history.clone().after(&spec.system).then(own.chain(prompts));
+            return history.to_conversation().after(&spec.system).then(own.chain(prompts));
         }
     };
     conversation.after(&spec.system).then(prompts)
@@ -64,7 +64,7 @@ mod tests {
         let input = vec![user("earlier"), Message::assistant("answer", &[]), user("now")];
         spec.input = requested(&spec.id, 0, input);
         spec.system = vec![Message::text(Role::System, "told")];
-        let history: Conversation = [user("history")].into_iter().collect();
+        let history: History = [user("history")].into_iter().collect();
         let mut own = spec.input.clone();
         own.push(Message::assistant("step", &[]));
         let sent = |spec: &RunSpec, shown| texts(&placed(spec, (&history, shown), &own, [user("plan")].into_iter()));

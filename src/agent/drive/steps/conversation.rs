@@ -1,26 +1,29 @@
 //! The conversation as the steps see it that shorten it, and how they tell what they did.
 
+use crate::agent::context::fit::places::Places;
 use crate::agent::context::fit::subject::{Given, Subject};
 use crate::agent::drive::driver::Driver;
 use crate::agent::machine::Run;
 use crate::types::context::{CompactionFailed, ContextEvent, Method, View};
-use crate::types::{Conversation, Event, Message};
+use crate::types::{Event, History, Message};
 
 /// The conversation as it is now.
 pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {
     let run = driver.recorder.run();
     Subject::new(Given {
         messages: messages(&driver.history, run),
+        places: Places::of(&driver.history),
         view: run.view().unwrap_or(whole),
         rules: &run.spec().rules.context,
         beside: run.spec().told_weight() + driver.tools.offer(run.found_tools()).weight(),
         tokens: run.context_tokens(),
         most: run.most_context(),
+        early: run.shortens_early(),
         step: run.step() + 1,
     })
 }
 
-fn messages<'a>(history: &'a Conversation, run: &'a Run) -> Vec<&'a Message> {
+fn messages<'a>(history: &'a History, run: &'a Run) -> Vec<&'a Message> {
     history.iter().chain(run.messages()).collect()
 }
 

@@ -21,11 +21,11 @@ use crate::agent::machine::budget::{self, partial_usage};
 use crate::failpoint;
 use crate::llm::Spent;
 use crate::store::CommitError;
-use crate::types::Event;
 use crate::types::context::{Compacted, CompactionFailed, CompactionStarted, ContextEvent, Method, SummaryCall, View};
 use crate::types::event::Reservation;
 use crate::types::fallback::CallTerms;
 use crate::types::price::{PriceOrigin, StepModel};
+use crate::types::{Event, Used};
 
 /// How many bytes of what a model is given are a token at least: more than what text usually has would not fit.
 const BYTES: u64 = 3;
@@ -176,6 +176,7 @@ async fn begin(driver: &mut Driver, step: u32, question: &Question) -> Result<Be
     let run = driver.recorder.run();
     // A summary is of no use to a run that cannot pay for the call that follows.
     let next = budget::least_of(&run.terms(), run.most_context()).whole();
+    let next = if run.spec().compacts { Used::default() } else { next };
     let reserved = match run.plan_judging(&question.terms, tokens, next) {
         Ok(reserved) => reserved,
         Err(reason) => {

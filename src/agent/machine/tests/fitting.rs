@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::types::context::{
-    Compacted, Compaction, CompactionFailed, ContextEvent, ContextRules, Method, Pruned, Summary, WindowLearned,
+    Compacted, Compaction, CompactionFailed, ContextEvent, ContextRules, Method, Pruned, Summary, TriggerRules,
+    WindowLearned,
 };
 
 /// A run whose conversation has so many tokens, of a model that takes a thousand.
@@ -122,4 +123,92 @@ fn what_a_session_keeps_begins_its_next_run() {
     let next = Run::new(Arc::new(RunSpec { view: Some(Arc::new(kept.view.clone())), ..spec() }));
     assert_eq!(next.view(), Some(&kept.view));
     assert_eq!(with_tokens(10, Compaction::Local).run.session_context(7), None, "a short one keeps nothing");
+}
+
+/// A run that shortens its conversation and nothing else.
+fn compaction(tokens: u64, compaction: Compaction) -> Story {
+    let mut spec = RunSpec { compacts: true, input: Vec::new(), history_len: 40, context_tokens: tokens, ..spec() };
+    Arc::make_mut(&mut spec.rules).context = ContextRules { compaction, ..ContextRules::default() };
+    Story::begin(spec)
+}
+
+#[test]
+fn a_run_that_only_shortens_ends_once_a_method_did() {
+    let mut story = compaction(100, Compaction::Auto);
+    assert!(story.run.shortens_early());
+    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)));
+    story.happens(failed(Method::Llm));
+    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Local)));
+    story.happens(compacted(Method::Local, 50));
+    assert_eq!(story.run.next_step(), Step::Finish(StopReason::Done));
+    let outcome = story.ends();
+    let reported = outcome.report.compactions.clone().unwrap();
+    assert_eq!((reported.0.len(), reported.0[0].method, reported.0[0].removed_messages), (1, Method::Local, 1));
+    assert!(outcome.warnings.is_empty() && outcome.iterations == 0, "{:?}", outcome.warnings);
+}
+
+#[test]
+fn a_run_that_could_not_shorten_ends_all_the_same() {
+    let mut story = compaction(100, Compaction::Local);
+    for method in [Method::Local, Method::Truncate] {
+        assert_eq!(story.run.next_step(), Step::Fit(Some(method)));
+        story.happens(failed(method));
+    }
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.report.compactions.clone()), (StopReason::Done, None));
+    assert_eq!(outcome.warnings.len(), 1);
+}
+
+fn triggered(triggers: TriggerRules, input_since: u64) -> Story {
+    let mut spec = RunSpec { input_since, context_tokens: 100, history_len: 40, ..spec() };
+    Arc::make_mut(&mut spec.rules).context = ContextRules { triggers, ..ContextRules::default() };
+    Story::begin(spec)
+}
+
+#[test]
+fn many_messages_make_a_conversation_too_long_until_it_was_shortened_or_could_not_be() {
+    let triggers = TriggerRules { messages: Some(40), ..TriggerRules::default() };
+    let mut story = triggered(triggers.clone(), 0);
+    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)), "the forty-first is the question");
+    story.happens(compacted(Method::Llm, 90));
+    assert!(calls_model(&story));
+    let mut story = triggered(triggers, 0);
+    for method in [Method::Llm, Method::Local, Method::Truncate] {
+        assert_eq!(story.run.next_step(), Step::Fit(Some(method)));
+        story.happens(failed(method));
+    }
+    assert_eq!(story.run.next_step(), Step::Fit(None));
+    story.happens(failed(Method::Truncate));
+    story.says("", vec![call(1, "echo")], usage(100, 10));
+    story.answers(&call(1, "echo"), Effect::Read);
+    story.completes_step();
+    assert!(calls_model(&story), "it has grown by two messages, and not by an eighth");
+}
+
+#[test]
+fn input_tokens_are_counted_until_the_conversation_is_shortened() {
+    let triggers = TriggerRules { input_tokens: Some(1_000), ..TriggerRules::default() };
+    let mut story = triggered(triggers.clone(), 800);
+    story.says("", vec![call(1, "echo")], usage(150, 10));
+    story.answers(&call(1, "echo"), Effect::Read);
+    story.completes_step();
+    story.says("", vec![call(2, "echo")], usage(160, 10));
+    story.answers(&call(2, "echo"), Effect::Read);
+    story.completes_step();
+    assert_eq!(story.run.session_context(50).unwrap().input_tokens, 1_110);
+    assert_eq!(story.run.next_step(), Step::Fit(Some(Method::Llm)));
+    story.happens(compacted(Method::Llm, 90));
+    assert!(calls_model(&story));
+    assert_eq!(story.run.session_context(20).unwrap().input_tokens, 0);
+    let later = TriggerRules { after_run: true, ..triggers };
+    let story = triggered(later, 1_000);
+    assert!(calls_model(&story), "it is shortened once the run has ended");
+    let mut spec = RunSpec::clone(story.run.spec());
+    assert!(!story.run.is_to_be_compacted(), "there is no session");
+    spec.session = crate::types::SessionId::parse("s");
+    assert!(Run::new(Arc::new(spec.clone())).is_to_be_compacted());
+    spec.input_since = 0;
+    assert!(!Run::new(Arc::new(spec.clone())).is_to_be_compacted());
+    spec.context_tokens = 100_000;
+    assert!(Run::new(Arc::new(spec)).is_to_be_compacted(), "it nearly fills what it may");
 }

@@ -21,6 +21,8 @@ use crate::types::{Conversation, Role, TurnEnd, Usage};
 pub(in crate::agent::tests) enum Summaries {
     /// It is written, and says which it is.
     Written,
+    /// The same after five seconds.
+    Slow,
     /// The model says nothing.
     Empty,
     /// The model fails, and may have cost something.
@@ -87,6 +89,11 @@ impl Windowed {
         };
         match self.summaries {
             Summaries::Written => says(&format!("SUMMARY {number}")),
+            Summaries::Slow => {
+                let waits = tokio::time::sleep(Duration::from_secs(5));
+                let said = says(&format!("SUMMARY {number}"));
+                futures_util::stream::once(waits).flat_map(move |()| futures_util::stream::empty()).chain(said).boxed()
+            }
             Summaries::Empty => says(" "),
             Summaries::Failing => {
                 let error = ModelError::new(ModelErrorKind::Transient, "it broke");

@@ -44,6 +44,6 @@ impl ContextOptions {
         if turn_limit == Some(0) {
             return Err(WireError::invalid("agent.context.turn_limit", "must be above 0"));
         }
-        Ok(ContextPatch { compaction, threshold, keep_last, turn_limit })
+        Ok(ContextPatch { compaction, threshold, keep_last, turn_limit, only: false })
     }
 }

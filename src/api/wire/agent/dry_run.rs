@@ -14,7 +14,7 @@ use crate::api::wire::openai_chat::completion::Completion;
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::types::Role;
-use crate::types::context::View;
+use crate::types::context::{Method, View};
 use crate::types::offer::ToolDefinition;
 use crate::types::prompt::{Lasts, SectionNote};
 
@@ -23,7 +23,7 @@ use crate::types::prompt::{Lasts, SectionNote};
 #[serde(untagged)]
 pub enum CompletionAnswer<'a> {
     /// The outcome.
-    Completion(Completion<'a>),
+    Completion(Box<Completion<'a>>),
     /// What it would be.
     DryRun(DryRunObject),
 }
@@ -215,7 +215,7 @@ fn context(dry: &DryRun) -> DryContext {
         prunes_results: view.soft > 0 || view.hard > 0,
         window_tokens: dry.spec.context_window,
         limit_tokens: dry.most_context,
-        would_compact: dry.shortens.map(|method| method.as_str()),
+        would_compact: dry.shortens.map(Method::as_str),
     }
 }
 

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::Budget;
 use crate::api::wire::agent::guarded::VerdictObject;
+use crate::api::wire::compaction::CompactionEntry;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
@@ -113,6 +114,9 @@ pub struct ReportObject<'a> {
     /// What guardrails said that asked a model or a service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guardrails: Vec<VerdictObject<'a>>,
+    /// Each time that earlier messages were replaced in what models are shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compactions: Vec<CompactionEntry>,
 }
 
 /// One model call and its tools.
@@ -268,6 +272,7 @@ impl<'a> ReportObject<'a> {
             tool_time_ms: report.tool_time_ms,
             steps: report.steps.iter().enumerate().map(|(place, step)| StepObject::new(place, step)).collect(),
             guardrails: report.guardrails.iter().flat_map(|said| &said.0).map(VerdictObject::new).collect(),
+            compactions: report.compactions.iter().flat_map(|done| &done.0).map(CompactionEntry::from).collect(),
         }
     }
 }

@@ -170,8 +170,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);
     let (session, run) = read_ids(&agent, &context)?;
-    let raw = request.messages.ok_or_else(|| missing("messages"))?;
-    let (system, messages) = split(check_messages(&raw, session.is_some() || run.is_some())?, session.is_some());
+    let (system, messages) = read_messages(request.messages.as_deref(), session.as_ref(), run.as_ref())?;
     let AskedTools { tool_choice, client_tools, servers } = read_offer(request.tool_choice, request.tools.as_deref())?;
     let (policy, approval) = policy::read(agent.policy, agent.approval)?;
     let options = RunOptions {
@@ -222,6 +221,16 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         memory: Arc::default(),
     };
     Ok((new, shape))
+}
+
+/// The instructions that shape one run of a session only, and the other messages.
+fn read_messages(
+    raw: Option<&[&RawValue]>,
+    session: Option<&SessionId>,
+    run: Option<&RunId>,
+) -> Result<(Vec<Message>, Messages), WireError> {
+    let raw = raw.ok_or_else(|| missing("messages"))?;
+    Ok(split(check_messages(raw, session.is_some() || run.is_some())?, session.is_some()))
 }
 
 /// The session and the run that a request names.

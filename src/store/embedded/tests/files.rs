@@ -169,7 +169,7 @@ pub(super) async fn faulty_with(dir: &Path, settings: Settings) -> (EmbeddedStor
         opened.send(writer.shared.clone()).unwrap();
         writer.run(&queue);
     });
-    (EmbeddedStore { shared: result.await.unwrap(), requests, writer: Some(writer) }, files)
+    (EmbeddedStore { shared: result.await.unwrap(), requests, writer: Some(writer), backups: None }, files)
 }
 
 /// A store whose syncs are counted, and which syncs its database when it is opened and closed only.

@@ -162,6 +162,7 @@ impl Log {
                 }
             }
             ("provider.fallback", Some(_), None) => self.fell_back += 1,
+            ("context.pruned" | "compaction.started" | "compaction.failed" | "context.compacted", Some(_), None) => {}
             ("step.started", Some(number), None) => {
                 if self.steps.last().map_or(0, |step| step.number) + 1 != number {
                     wrong("a step's number is not one above the last");

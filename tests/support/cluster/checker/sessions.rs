@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::log::{data, string};
 use super::{Complaints, Promise, Violation, clip};
-use crate::support::cluster::evidence::{ClientTrace, Evidence, Probe, SessionView};
+use crate::support::cluster::evidence::{ClientTrace, Evidence, Probe, RunView, SessionView};
 use crate::support::cluster::harm::{Loss, Progress};
 use crate::support::cluster::plan::{Plan, Tool, ToolTask};
 
@@ -90,7 +90,9 @@ pub(super) fn check_session(
             complaints.add(Promise::Runs, format!("the list of its runs lacks {run}"));
         }
     }
-    for run in session.runs.iter().filter(|run| evidence.keyed && !known.contains(run.as_str())) {
+    check_compactions(session, evidence, complaints);
+    let of_clients = |run: &&String| !evidence.runs.get(*run).is_some_and(compacts);
+    for run in session.runs.iter().filter(of_clients).filter(|run| evidence.keyed && !known.contains(run.as_str())) {
         complaints.add(Promise::Runs, format!("it has the run {run}, which no client has"));
     }
     if !session.object["active_run_id"].is_null() {
@@ -101,6 +103,31 @@ pub(super) fn check_session(
         check_budget(session, evidence, complaints);
     } else if own.iter().any(|trace| trace.run().is_some()) {
         complaints.add(Promise::Runs, format!("it does not exist: {}", session.object));
+    }
+}
+
+/// Whether a run only shortens its session's conversation, which no client asks for.
+pub(super) fn compacts(view: &RunView) -> bool {
+    view.object["purpose"] == "compaction"
+}
+
+/// A session's conversation was shortened as often as the logs of its runs say, each time once and further.
+fn check_compactions(session: &SessionView, evidence: &Evidence, complaints: &mut Complaints<'_>) {
+    let views = session.runs.iter().filter_map(|run| evidence.runs.get(run));
+    let events = views.filter_map(|view| view.streams.values().next()).flatten();
+    let mut done: Vec<(u64, u64)> = events
+        .filter(|event| event.name == "context.compacted")
+        .map(data)
+        .map(|event| (event["version"].as_u64().unwrap_or(0), event["covers"].as_u64().unwrap_or(0)))
+        .collect();
+    done.sort_unstable();
+    let counted = session.object["compactions"].as_u64().unwrap_or(0);
+    if counted != done.len() as u64 {
+        complaints.add(Promise::Runs, format!("it was shortened {counted} times, and its runs say {done:?}"));
+    }
+    let is_once = done.iter().zip(1..).all(|((version, _), number)| *version == number);
+    if !is_once || done.windows(2).any(|pair| pair[0].1 >= pair[1].1) {
+        complaints.add(Promise::Runs, format!("it was not shortened once each time and further: {done:?}"));
     }
 }
 

@@ -56,6 +56,16 @@ fn two_writers_are_found() {
 }
 
 #[test]
+fn a_conversation_that_was_shortened_twice_is_found() {
+    find(
+        Promise::Runs,
+        &[("it was shortened 2 times, and its runs say []", |e| {
+            e.sessions.values_mut().for_each(|session| session.object["compactions"] = json!(2));
+        })],
+    );
+}
+
+#[test]
 fn repeated_steps_and_missing_charges_are_found() {
     find(
         Promise::Steps,

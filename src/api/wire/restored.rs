@@ -1,0 +1,105 @@
+//! What a session's snapshot says of the place that it is from, and what of that is another where it is restored.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::agent::session::environment::Environment;
+
+/// Most warnings of one kind.
+const MOST_TOLD: usize = 50;
+
+/// The agent of a session where it is exported.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct EnvironmentObject {
+    /// The upstream and its model, with a slash between them.
+    #[schema(example = "openai/gpt-5")]
+    pub model: String,
+    /// The names of the server's tools that it has.
+    #[serde(default)]
+    pub tools: BTreeSet<String>,
+}
+
+impl From<Environment> for EnvironmentObject {
+    fn from(Environment { model, tools }: Environment) -> Self {
+        Self { model, tools }
+    }
+}
+
+/// What a restored session had otherwise where it was exported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RestoreWarning {
+    /// `agent_missing`, `model_changed`, `tool_removed`, `tool_added` or `pending_calls_dropped`.
+    #[schema(example = "tool_removed")]
+    pub code: &'static str,
+    /// The same in a sentence.
+    pub message: String,
+    /// The tool, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+}
+
+impl RestoreWarning {
+    /// That a run of the session waited for these calls' answers, which it cannot have here.
+    pub fn of_waiting(run: &str) -> Self {
+        let message = format!("the run {run} waited for answers to calls; it and its calls are not restored");
+        Self { code: "pending_calls_dropped", message, tool: None }
+    }
+}
+
+/// What is otherwise for the runs of an agent. A snapshot that does not say how it was is compared with nothing.
+pub fn compare(
+    agent: Option<&str>,
+    then: Option<&EnvironmentObject>,
+    now: Option<&Environment>,
+) -> Vec<RestoreWarning> {
+    let Some(agent) = agent else { return Vec::new() };
+    let warning = |code, message, tool| RestoreWarning { code, message, tool };
+    let Some(now) = now else {
+        let message = format!("the agent {agent:?} of the session does not exist here, or has no model");
+        return vec![warning("agent_missing", message, None)];
+    };
+    let Some(then) = then else { return Vec::new() };
+    let mut told = Vec::new();
+    if then.model != now.model {
+        let message = format!("the agent {agent:?} called {} and calls {} here", then.model, now.model);
+        told.push(warning("model_changed", message, None));
+    }
+    let missing = then.tools.difference(&now.tools).take(MOST_TOLD);
+    told.extend(missing.map(|tool| {
+        let message = format!("the agent {agent:?} had the tool {tool:?}, and has not here");
+        warning("tool_removed", message, Some(tool.clone()))
+    }));
+    let new = now.tools.difference(&then.tools).take(MOST_TOLD);
+    told.extend(new.map(|tool| {
+        let message = format!("the agent {agent:?} has the tool {tool:?} here, and had not");
+        warning("tool_added", message, Some(tool.clone()))
+    }));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_otherwise_is_told() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let then = EnvironmentObject { model: "u/m".into(), tools: names(&["a", "b"]) };
+        let now = |model: &str, tools: &[&str]| Environment { model: model.into(), tools: names(tools) };
+        let codes = |agent, then: Option<&EnvironmentObject>, now: Option<Environment>| {
+            let told = compare(agent, then, now.as_ref());
+            told.into_iter().map(|warning| (warning.code, warning.tool.unwrap_or_default())).collect::<Vec<_>>()
+        };
+        let agent = Some("default");
+        assert!(codes(agent, Some(&then), Some(now("u/m", &["a", "b"]))).is_empty());
+        assert_eq!(
+            codes(agent, Some(&then), Some(now("u/n", &["b", "c"]))),
+            [("model_changed", String::new()), ("tool_removed", "a".into()), ("tool_added", "c".into())]
+        );
+        assert_eq!(codes(agent, Some(&then), None), [("agent_missing", String::new())]);
+        assert!(codes(agent, None, Some(now("u/n", &[]))).is_empty(), "it does not say how it was");
+        assert!(codes(None, Some(&then), None).is_empty(), "its runs name their own");
+    }
+}
