@@ -90,7 +90,8 @@ impl Admission {
     /// What was said before in the session of a request; nothing if it has none.
     async fn history_of(&self, new: &NewRun, session: Option<&Session>) -> Result<History, StartError> {
         match session {
-            Some(session) => Ok(self.sessions.history(&new.tenant, session).await?),
+            // Boxed, as most requests have no session.
+            Some(session) => Ok(Box::pin(self.sessions.history(&new.tenant, session)).await?),
             None => Ok(History::default()),
         }
     }

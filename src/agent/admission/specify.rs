@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::admission::said::{Said, said};
+use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::{Given, begins_conversation};
@@ -81,7 +81,7 @@ impl Admission {
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
-        let of_prompt = hold_prompt(&mut spec, new)?;
+        let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
         if let Some((asked, listed)) = listed {
             named::note(&mut spec, asked, listed);
         }
@@ -105,15 +105,6 @@ impl Admission {
 fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
     let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
     named.ok_or(StartError::ModelMissing)
-}
-
-/// Holds what a request says in its prompt to what users' messages are held to. Returns what its caller should know.
-fn hold_prompt(spec: &mut RunSpec, new: &NewRun) -> Result<Vec<String>, StartError> {
-    let Said { judged, warnings } = said(new.prompt.as_deref(), &spec.guards)?;
-    if let Some(prompt) = spec.prompt.as_mut().filter(|_| !judged.is_empty()) {
-        Arc::make_mut(prompt).said = judged;
-    }
-    Ok(warnings)
 }
 
 /// Refuses a compaction for an agent that makes none.

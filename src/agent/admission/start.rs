@@ -223,7 +223,7 @@ impl Admission {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
         self.take_memory(new, found)?;
-        let history = Box::pin(self.history_of(new, found)).await?;
+        let history = self.history_of(new, found).await?;
         let generation = self.generation_of(new);
         let rest = transcript::without_known(new, &history);
         let asked = rest.as_deref().unwrap_or(new);

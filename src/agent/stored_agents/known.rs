@@ -61,6 +61,11 @@ impl Known {
         Some(known.index)
     }
 
+    /// Whether a tenant is known to have no agent of this name.
+    pub fn lacks(&self, tenant: &Tenant, name: &str) -> bool {
+        self.index(tenant).is_some_and(|index| index.version(name).is_none())
+    }
+
     /// Keeps an index that was read or made just now, unless a newer one is known.
     pub fn keep_index(&self, tenant: &Tenant, index: Index) -> Arc<Index> {
         let read = Aged { index: Arc::new(index), read_at: Instant::now() };

@@ -23,6 +23,7 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::stored_agents::document::Index;
 use crate::agent::stored_agents::known::{Known, KnownAgent};
+use crate::config::AgentReader;
 use crate::store::{Store, Unavailable};
 use crate::types::Tenant;
 
@@ -47,9 +48,13 @@ impl StoredAgents {
         name: &str,
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Resolved, StartError> {
-        let Some(found) = self.find(generation, tenant, name).await? else {
-            return generation.catalog.resolve(name, may_use).await;
+        let reader = generation.agents.as_ref().filter(|reader| reader.may_be_stored(name));
+        // What is boxed is rare: most names are of the file, or known to be of none of the tenant's agents.
+        let found = match reader {
+            Some(reader) if !self.known.lacks(tenant, name) => Box::pin(self.find(reader, tenant, name)).await?,
+            _ => None,
         };
+        let Some(found) = found else { return generation.catalog.resolve(name, may_use).await };
         let resolved = generation.catalog.resolve_agent(&found.config).await?;
         Ok(Resolved { agent_version: Some(found.version), ..resolved })
     }
@@ -95,16 +100,13 @@ impl StoredAgents {
         self.read(tenant, name, version).await
     }
 
-    /// An agent of a tenant's own; `None` if there is none of this name, or the file has one.
+    /// An agent of a tenant's own; `None` if there is none of this name.
     async fn find(
         &self,
-        generation: &Generation,
+        reader: &Arc<AgentReader>,
         tenant: &Tenant,
         name: &str,
     ) -> Result<Option<Arc<KnownAgent>>, StartError> {
-        let Some(reader) = generation.agents.as_ref().filter(|reader| reader.may_be_stored(name)) else {
-            return Ok(None);
-        };
         let Some(version) = self.index(tenant).await?.version(name) else { return Ok(None) };
         if let Some(known) = self.known.agent(tenant, name, version, reader) {
             return Ok(Some(known));
