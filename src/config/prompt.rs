@@ -109,7 +109,7 @@ impl PromptConfig {
             "max_extra_context",
             "Most characters of the `extra_context` of a request. If absent, a request may have none.",
         );
-        let (request_layers, reveal) = read_for_callers(section, parent);
+        let (request_layers, reveal) = read_openness(section, parent);
         Self {
             mode,
             sections: section.or_inherited("sections", sections, parent.sections.clone()),

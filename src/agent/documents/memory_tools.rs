@@ -65,7 +65,7 @@ pub fn memory_tools(documents: &Arc<Documents>, limits: Limits) -> Vec<Arc<dyn O
             Does::Read,
             read,
             "Returns a note of your memory, or without a name the list of all notes.",
-            format!(r#"{NAME}}}"#),
+            format!(r"{NAME}}}"),
         )),
         tool((
             Does::Search,
