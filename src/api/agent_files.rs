@@ -28,7 +28,7 @@ pub async fn list(
     Texts(agent): Texts<String>,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let (of, limit) = (files(agent, &query, &caller)?, query.limit()?);
+    let (of, limit) = (files(&agent, &query, &caller)?, query.limit()?);
     let found = api.agent.documents().list(&caller.tenant, &of, query.get("after"), limit + 1).await;
     let (found, has_more) = page_of(found.map_err(LookupError::Store)?, limit);
     let data = found.into_iter().map(|file| MemoryDocument::new(&of, file, false)).collect();
@@ -50,7 +50,7 @@ pub async fn get(
     Texts((agent, file)): Texts<(String, String)>,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let of = files(agent, &query, &caller)?;
+    let of = files(&agent, &query, &caller)?;
     let found = api.agent.documents().get(&caller.tenant, &of, &file).await.map_err(LookupError::Store)?;
     let found = found.ok_or_else(|| missing(&file))?;
     Ok(axum::Json(MemoryDocument::new(&of, found, true)).into_response())
@@ -73,7 +73,7 @@ pub async fn put(
     query: Query,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let (of, put) = (files(agent, &query, &caller)?, PutMemory::read(body.as_str()?)?);
+    let (of, put) = (files(&agent, &query, &caller)?, PutMemory::read(body.as_str()?)?);
     let put = api.agent.documents().put(&caller.tenant, &of, &file, (&put.change(), &FILE_LIMITS)).await?;
     Ok(axum::Json(MemoryDocument::new(&of, put, true)).into_response())
 }
@@ -93,14 +93,14 @@ pub async fn delete(
     Texts((agent, file)): Texts<(String, String)>,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let of = files(agent, &query, &caller)?;
+    let of = files(&agent, &query, &caller)?;
     api.agent.documents().delete(&caller.tenant, &of, (&file, None)).await?;
     Ok(axum::Json(DocumentDeletion { id: file, object: "memory.document", deleted: true }).into_response())
 }
 
 /// The files of an agent, or a user's copies of them, if the caller may see them.
-fn files(agent: String, query: &Query, caller: &Caller) -> Result<Collection, ApiError> {
+fn files(agent: &str, query: &Query, caller: &Caller) -> Result<Collection, ApiError> {
     let user = query.get("user").filter(|user| !user.is_empty()).map(str::to_owned);
-    let owner = Owner { agent: Some(agent.clone()), user }.checked(caller)?;
-    Ok(files_of(&agent, owner.user.as_deref()))
+    let owner = Owner { agent: Some(agent.to_owned()), user }.checked(caller)?;
+    Ok(files_of(agent, owner.user.as_deref()))
 }

@@ -302,7 +302,7 @@ fn agent_that_stores(
 ) -> crate::agent::Agent {
     let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
     let memory = Some(crate::config::MemoryConfig::default());
-    agent_of(tenant_bytes, store, Generation { keys, memory, ..Default::default() })
+    agent_of(tenant_bytes, store, Generation { memory, keys, ..Default::default() })
 }
 
 /// An agent that is configured so.

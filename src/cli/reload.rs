@@ -44,7 +44,7 @@ async fn reload(options: &Options, reloader: &mut Reloader) {
         }
     };
     let replaced = match fetch_documents(&mut next).await {
-        Ok(()) => reloader.replace(next).await.map_err(|error| error.to_string()),
+        Ok(()) => Box::pin(reloader.replace(next)).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     match replaced {

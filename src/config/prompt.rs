@@ -95,7 +95,6 @@ impl PromptConfig {
         );
         let sections = section.optional("sections", "Which it writes in place of those of `mode`.");
         let (tags, replaceable) = read_layering(section, parent);
-        let (request_layers, reveal) = read_openness(section, parent);
         let Zone(time_zone) = section.key(
             "time_zone",
             "IANA name of the time zone of what the model is told of the time, such as `\"Europe/Oslo\"`. A request may name another.",

@@ -44,7 +44,7 @@ fn reply(request: &Request) -> Reply {
 
 fn history() -> Vec<Value> {
     let said = |turn: usize| {
-        let (role, word) = if turn % 2 == 0 { ("user", "question") } else { ("assistant", "answer") };
+        let (role, word) = if turn.is_multiple_of(2) { ("user", "question") } else { ("assistant", "answer") };
         json!({"role": role, "content": format!("{word} {turn} {}", "x".repeat(100))})
     };
     (0..MESSAGES).map(said).collect()
@@ -164,10 +164,10 @@ async fn sessions_that_are_shortened_in_the_background_survive_takeovers() {
     let mut cluster = TestCluster::configured("compactions", &stores, triggers, &places).await;
     let jobs = talks("compactions", scaled(3, 8), scaled(6, 12));
     let in_flight = cluster.launch(jobs).await;
-    for dying in 0..places.len() {
-        assert!(dies_within(&mut cluster.replicas[dying], REACHED * 2).await, "no summary came to {}", places[dying]);
-        cluster.replicas[dying].next_env(&[]);
-        cluster.replicas[dying].restart().await;
+    for (replica, place) in cluster.replicas.iter_mut().zip(places) {
+        assert!(dies_within(replica, REACHED * 2).await, "no summary came to {place}");
+        replica.next_env(&[]);
+        replica.restart().await;
     }
     for turn in 0..scaled(1, 5) {
         tokio::time::sleep(Duration::from_millis(300 + cluster.seed.below(700))).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::told::{Given, begins_conversation};
+use crate::agent::admission::told::{Given, Told, begins_conversation};
 use crate::agent::admission::{Admission, models, named, policy, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
@@ -15,12 +15,15 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::machine::budget;
+use crate::agent::naming::{AskedServers, Listed};
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::context::Compaction;
 use crate::types::conversation::requested;
+use crate::types::hook::PinnedHook;
+use crate::types::policy::Policy;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{History, Limits, RunSpec};
@@ -36,6 +39,18 @@ pub(super) struct Specified {
     pub(super) tools: Toolbox,
 }
 
+/// What a run may call, what its calls are judged by, and what it is told.
+struct Chosen<'a> {
+    policy: Option<Arc<Policy>>,
+    hooks: Vec<PinnedHook>,
+    selected: Selected,
+    /// The servers that its request names, as they are listed.
+    listed: Option<(&'a Arc<AskedServers>, &'a Listed)>,
+    told: Told,
+    /// What the caller should know.
+    warnings: Vec<String>,
+}
+
 impl Admission {
     /// Pins everything that shapes the run: the agent that it names, the tools that it selects, and its limits within
     /// those of the agent.
@@ -48,10 +63,49 @@ impl Admission {
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
-        let mut resolved = self.agents.resolve(generation, &new.tenant, asked, may_use).await?;
+        let own = self.agents.own(generation, &new.tenant, asked).await?;
+        let resolved = match &own {
+            Some(own) => generation.catalog.resolve_agent(&own.config).await?,
+            None => generation.catalog.resolve(asked, may_use).await?,
+        };
+        let mut resolved = Resolved { agent_version: own.map(|own| own.version), ..resolved };
         may_use(&resolved.agent_name)
             .then_some(())
             .ok_or_else(|| StartError::AgentForbidden(resolved.agent_name.clone()))?;
+        let Chosen { policy, hooks, selected, listed, told, warnings } =
+            self.choose(new, generation, (session, history), &mut resolved).await?;
+        let servers = selected.servers();
+        let terms = resolved.called.terms.clone();
+        let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
+        spec.warnings.extend(warnings.into_iter().chain(told.warnings));
+        (spec.system, spec.prompt) = (told.system, told.prompt);
+        may_compact(&spec)?;
+        (spec.policy, spec.hooks) = (policy, hooks);
+        let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
+        spec.warnings.extend(of_prompt);
+        if let Some((asked, listed)) = listed {
+            named::note(&mut spec, asked, listed);
+        }
+        spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
+        spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
+        spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
+        let tools = Toolbox::new(servers.clone(), generation.tools.clone(), generation.servers_of(&spec), &spec);
+        let offered = tools.offer(&[]).weight();
+        begin::begin(&mut spec, session.and_then(|session| session.context.as_deref()), history, offered);
+        price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
+        models::leave_countable(&mut spec, generation, session, &generation.quotas);
+        fit(&spec, offered)?;
+        Ok(Specified { spec: Arc::new(spec), servers, tools })
+    }
+
+    /// What a run may call and is told. Apart from [`Self::specify`], so that little of it takes room while its agent is looked up.
+    async fn choose<'a>(
+        &self,
+        new: &'a NewRun,
+        generation: &Generation,
+        (session, history): (Option<&Session>, &History),
+        resolved: &mut Resolved,
+    ) -> Result<Chosen<'a>, StartError> {
         let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
         let mut policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
         let mut selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
@@ -68,36 +122,17 @@ impl Admission {
         let patterns = &*resolved.settings.rules.skills;
         let skills = self.skills((new, patterns), (generation, policy.as_deref()), &mut selected).await?;
         selected.check_names(new)?;
-        let (servers, unheard) = (selected.servers(), selected.unheard());
-        // A model that summarises is sent texts alone, whatever the session has.
-        let texts = History::default();
-        let sent = if new.compacts() { &texts } else { history };
-        let warnings = models::leave_able(&mut resolved, new, sent, generation)?;
+        let mut warnings = if new.compacts() {
+            // A model that summarises is sent texts alone, whatever the session has.
+            models::leave_able(resolved, new, &History::default(), generation)?
+        } else {
+            models::leave_able(resolved, new, history, generation)?
+        };
         let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
-        let given = Given::new(new, session, (&resolved, &selected, generation, of_skills));
+        let given = Given::new(new, session, (resolved, &selected, generation, of_skills));
         let told = self.told(given).await?;
-        let terms = resolved.called.terms.clone();
-        let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
-        (spec.system, spec.prompt) = (told.system, told.prompt);
-        may_compact(&spec)?;
-        (spec.policy, spec.hooks) = (policy, hooks);
-        let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
-        if let Some((asked, listed)) = listed {
-            named::note(&mut spec, asked, listed);
-        }
-        spec.guarded = screened(&mut spec.input, &spec.guards, 0, &[])?;
-        let of_skills = skills.and_then(|skills| skills.warning);
-        spec.warnings
-            .extend(warnings.into_iter().chain(told.warnings).chain(of_prompt).chain(of_skills).chain(unheard));
-        spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
-        spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
-        let tools = Toolbox::new(servers.clone(), generation.tools.clone(), generation.servers_of(&spec), &spec);
-        let offered = tools.offer(&[]).weight();
-        begin::begin(&mut spec, session.and_then(|session| session.context.as_deref()), history, offered);
-        price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
-        models::leave_countable(&mut spec, generation, session, &generation.quotas);
-        fit(&spec, offered)?;
-        Ok(Specified { spec: Arc::new(spec), servers, tools })
+        warnings.extend(skills.and_then(|skills| skills.warning).into_iter().chain(selected.unheard()));
+        Ok(Chosen { policy, hooks, selected, listed, told, warnings })
     }
 }
 
@@ -130,11 +165,11 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
 type Asked<'a> = (Option<&'a Session>, &'a str);
 
 /// Which tools a run may use.
-type Chosen<'a> = (&'a Selected, &'a ServerTools);
+type Offered<'a> = (&'a Selected, &'a ServerTools);
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, chosen: Chosen<'_>) -> Result<RunSpec, StartError> {
-    let ((session, asked), (selected, servers)) = (asked, chosen);
+fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Result<RunSpec, StartError> {
+    let ((session, asked), (selected, servers)) = (asked, offered);
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);

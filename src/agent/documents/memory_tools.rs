@@ -141,7 +141,8 @@ impl OwnTool for MemoryTool {
 impl MemoryTool {
     async fn search(&self, arguments: &Arguments, context: OwnContext<'_>) -> Result<String, String> {
         let (spec, most) = (context.run.spec(), arguments.limit.unwrap_or(USUAL).clamp(1, MOST));
-        let entry = self.documents.searchable(&spec.tenant, &memory_of_run(spec)).await.map_err(unavailable)?;
+        let entry =
+            self.documents.searchable(&spec.tenant, &memory_of_run(spec)).await.map_err(|error| unavailable(&error))?;
         let found = entry.as_ref().and_then(|entry| shown(entry.find(&arguments.query, most), MOST_CHARS));
         Ok(found.unwrap_or_else(|| match entry {
             Some(_) => "Nothing in your memory fits these words. Try others.".to_owned(),
@@ -152,10 +153,11 @@ impl MemoryTool {
     async fn read(&self, arguments: &Arguments, context: OwnContext<'_>) -> Result<String, String> {
         let (spec, of) = (context.run.spec(), memory_of_run(context.run.spec()));
         let Some(name) = arguments.name.as_deref().filter(|name| !name.is_empty()) else {
-            let all = self.documents.list(&spec.tenant, &of, None, LISTED + 1).await.map_err(unavailable)?;
+            let all =
+                self.documents.list(&spec.tenant, &of, None, LISTED + 1).await.map_err(|error| unavailable(&error))?;
             return Ok(listed(&all));
         };
-        let found = self.documents.get(&spec.tenant, &of, name).await.map_err(unavailable)?;
+        let found = self.documents.get(&spec.tenant, &of, name).await.map_err(|error| unavailable(&error))?;
         let Named { text, version, .. } =
             found.ok_or_else(|| format!("There is no note {name:?}. `memory_read` without a name lists all."))?;
         Ok(format!("[version {version}]\n{}", text.content))
@@ -202,7 +204,7 @@ fn listed(all: &[Named]) -> String {
     text
 }
 
-fn unavailable(error: crate::store::Unavailable) -> String {
+fn unavailable(error: &crate::store::Unavailable) -> String {
     tracing::warn!(%error, "the memory of an agent cannot be read");
     "The memory cannot be read now. Go on without it, or try again later.".to_owned()
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::agent::ledger::keys;
+use crate::config::key::to_hex;
 use crate::store::{Key, Partition};
 use crate::types::Tenant;
 
@@ -117,7 +118,7 @@ pub fn user_partition(tenant: &Tenant, user: &str) -> Partition {
 
 /// A user's name in keys. Users are any text, of any length, and two have never the same name.
 fn user_name(user: &str) -> String {
-    Sha256::digest(user.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(&Sha256::digest(user.as_bytes()).into())
 }
 
 /// What a tenant's index has of a collection. It does not name the user: it may outlive what is kept of one.

@@ -116,9 +116,9 @@ impl StoredAgents {
             if let Some(before) = before.filter(|before| settings.is_some() && before.settings == settings) {
                 return Ok(before);
             }
-            index.check(name, expected).map_err(|refused| refusal(refused, name))?;
+            index.check(name, expected).map_err(|refused| refusal(&refused, name))?;
             let change = index.change(name, settings, self.store.now_ms(), changer.key_name);
-            let change = change.map_err(|refused| refusal(refused, name))?;
+            let change = change.map_err(|refused| refusal(&refused, name))?;
             match self.commit(changer.tenant, document, &change).await {
                 Ok(()) => return Ok(self.made(changer, change)),
                 Err(CommitError::VersionConflict { .. }) => {}
@@ -146,10 +146,10 @@ impl StoredAgents {
     }
 }
 
-fn refusal(refused: Refused, name: &str) -> AgentError {
+fn refusal(refused: &Refused, name: &str) -> AgentError {
     match refused {
         Refused::Missing => AgentError::NotFound(name.to_owned()),
-        Refused::OtherVersion(version) => AgentError::OtherVersion { name: name.to_owned(), version },
+        Refused::OtherVersion(version) => AgentError::OtherVersion { name: name.to_owned(), version: *version },
         Refused::TooMany => AgentError::TooMany(MOST_AGENTS),
     }
 }

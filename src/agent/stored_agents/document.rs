@@ -172,8 +172,8 @@ impl Index {
 mod tests {
     use super::*;
 
-    fn settings(system: &str) -> Option<Map<String, Value>> {
-        Some(Map::from_iter([("system".to_owned(), system.into())]))
+    fn settings(system: &str) -> Map<String, Value> {
+        Map::from_iter([("system".to_owned(), system.into())])
     }
 
     fn changed(index: &Index, name: &str, settings: Option<Map<String, Value>>, now_ms: u64) -> Change {
@@ -184,7 +184,7 @@ mod tests {
     fn versions_grow_and_only_the_newest_are_kept() {
         let mut index = Index::default();
         for number in 1..=25 {
-            let change = changed(&index, "clerk", settings("x"), number);
+            let change = changed(&index, "clerk", Some(settings("x")), number);
             assert_eq!(change.made.version, number);
             let oldest = number.checked_sub(MOST_VERSIONS as u64).filter(|oldest| *oldest > 0);
             assert_eq!(
@@ -198,21 +198,21 @@ mod tests {
 
     #[test]
     fn a_deleted_agent_keeps_its_versions_for_a_while_and_its_numbers_for_ever() {
-        let index = changed(&Index::default(), "clerk", settings("x"), 1).index;
+        let index = changed(&Index::default(), "clerk", Some(settings("x")), 1).index;
         let index = changed(&index, "clerk", None, 2).index;
         assert_eq!((index.version("clerk"), index.versions("clerk")), (None, &[1, 2][..]));
         assert_eq!(index.change("clerk", None, 3, None).unwrap_err(), Refused::Missing);
-        let soon = changed(&index, "other", settings("x"), 2 + KEPT_DELETED_MS - 1);
+        let soon = changed(&index, "other", Some(settings("x")), 2 + KEPT_DELETED_MS - 1);
         assert_eq!((soon.forgotten, soon.made.version), (vec![], 3));
-        let late = changed(&index, "other", settings("x"), 2 + KEPT_DELETED_MS);
+        let late = changed(&index, "other", Some(settings("x")), 2 + KEPT_DELETED_MS);
         assert_eq!(late.forgotten, [("clerk".to_owned(), 1), ("clerk".to_owned(), 2)]);
-        let again = changed(&late.index, "clerk", settings("x"), 9);
+        let again = changed(&late.index, "clerk", Some(settings("x")), 9);
         assert_eq!((again.made.version, again.index.versions("clerk")), (4, &[4][..]));
     }
 
     #[test]
     fn what_is_expected_is_compared_with_what_is_there() {
-        let index = changed(&Index::default(), "clerk", settings("x"), 1).index;
+        let index = changed(&Index::default(), "clerk", Some(settings("x")), 1).index;
         for (name, expected, found) in [
             ("clerk", Expected::Anything, Ok(())),
             ("clerk", Expected::Version(1), Ok(())),
@@ -228,11 +228,12 @@ mod tests {
 
     #[test]
     fn there_are_so_many_agents_at_most() {
-        let index = (0..MOST_AGENTS)
-            .fold(Index::default(), |index, number| changed(&index, &format!("agent{number}"), settings("x"), 1).index);
-        assert_eq!(index.change("more", settings("x"), 2, None).unwrap_err(), Refused::TooMany);
-        assert!(index.change("agent0", settings("y"), 2, None).is_ok());
+        let index = (0..MOST_AGENTS).fold(Index::default(), |index, number| {
+            changed(&index, &format!("agent{number}"), Some(settings("x")), 1).index
+        });
+        assert_eq!(index.change("more", Some(settings("x")), 2, None).unwrap_err(), Refused::TooMany);
+        assert!(index.change("agent0", Some(settings("y")), 2, None).is_ok());
         let index = changed(&index, "agent0", None, 3).index;
-        assert!(index.change("more", settings("x"), 4, None).is_ok());
+        assert!(index.change("more", Some(settings("x")), 4, None).is_ok());
     }
 }

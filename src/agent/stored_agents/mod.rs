@@ -48,15 +48,25 @@ impl StoredAgents {
         name: &str,
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Resolved, StartError> {
-        let reader = generation.agents.as_ref().filter(|reader| reader.may_be_stored(name));
-        // What is boxed is rare: most names are of the file, or known to be of none of the tenant's agents.
-        let found = match reader {
-            Some(reader) if !self.known.lacks(tenant, name) => Box::pin(self.find(reader, tenant, name)).await?,
-            _ => None,
+        let Some(own) = self.own(generation, tenant, name).await? else {
+            return generation.catalog.resolve(name, may_use).await;
         };
-        let Some(found) = found else { return generation.catalog.resolve(name, may_use).await };
-        let resolved = generation.catalog.resolve_agent(&found.config).await?;
-        Ok(Resolved { agent_version: Some(found.version), ..resolved })
+        let resolved = generation.catalog.resolve_agent(&own.config).await?;
+        Ok(Resolved { agent_version: Some(own.version), ..resolved })
+    }
+
+    /// An agent of a tenant's own; `None` if it has none of this name, or the file has one.
+    pub(in crate::agent) async fn own(
+        &self,
+        generation: &Generation,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<Option<Arc<KnownAgent>>, StartError> {
+        match generation.agents.as_ref().filter(|reader| reader.may_be_stored(name)) {
+            // Boxed, as it is rare: most names are of the file, or known to be of none of the tenant's agents.
+            Some(reader) if !self.known.lacks(tenant, name) => Box::pin(self.find(reader, tenant, name)).await,
+            _ => Ok(None),
+        }
     }
 
     /// What requests of a tenant may name beside agents of the file and models.

@@ -49,7 +49,7 @@ pub(super) async fn apply(apply: &Apply) -> Result<(), Failure> {
             Ok(made) => say(clean(&format!("{name}: version {}", made["version"]))),
             Err(RequestError::Refused { message, .. }) => {
                 refused += 1;
-                complain(&clean(&format!("{name}: {message}")));
+                complain(clean(&format!("{name}: {message}")));
             }
             Err(error) => return Err(Failure::new(error)),
         }
@@ -82,8 +82,7 @@ async fn current(client: &Client, name: &str) -> Result<Option<Map<String, Value
             Some(Value::Object(settings)) => Ok(Some(settings)),
             _ => Ok(None),
         },
-        Ok(_) => Ok(None),
-        Err(RequestError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
+        Ok(_) | Err(RequestError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
         Err(error) => Err(Failure::new(error)),
     }
 }

@@ -62,9 +62,7 @@ fn row(agent: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = agent["version"].as_u64().map(|version| version.to_string()).unwrap_or_default();
     let changed = agent["changed_ms"].as_u64().map(time).unwrap_or_default();
-    let model = match &agent["mistake"] {
-        Value::String(mistake) => format!("cannot be used: {mistake}"),
-        _ => text(&agent["effective"]["model"]),
-    };
+    let mistake = agent["mistake"].as_str().map(|mistake| format!("cannot be used: {mistake}"));
+    let model = mistake.unwrap_or_else(|| text(&agent["effective"]["model"]));
     [text(&agent["id"]), text(&agent["origin"]), version, changed, model].map(|cell| line(&cell, MOST_SHOWN)).to_vec()
 }

@@ -21,7 +21,8 @@ async fn an_upstream_that_stays_is_kept_with_its_connections_and_its_list_of_mod
     };
     let (server, mut reloader) = Server::build(settings(&directory, &text("1", ""))).await.unwrap();
     let before = server.agent().generation();
-    let changes = reloader.replace(settings(&directory, &text("2", "[upstreams.c]\nkind = 'demo'\n"))).await.unwrap();
+    let changes =
+        Box::pin(reloader.replace(settings(&directory, &text("2", "[upstreams.c]\nkind = 'demo'\n")))).await.unwrap();
     assert_eq!(changes.len(), 2, "{changes:?}");
     let after = server.agent().generation();
     let is_kept =
@@ -29,7 +30,7 @@ async fn an_upstream_that_stays_is_kept_with_its_connections_and_its_list_of_mod
     assert_eq!((is_kept("a"), is_kept("b")), (true, false));
     assert!(after.catalog.upstream("c").is_some() && before.catalog.upstream("c").is_none());
     assert_eq!(reloader.clients.count(), 1, "b's new address is asked by the same client");
-    reloader.replace(settings(&directory, "")).await.unwrap();
+    Box::pin(reloader.replace(settings(&directory, ""))).await.unwrap();
     assert_eq!(reloader.clients.count(), 0, "no upstream is left that has one");
 }
 
@@ -40,7 +41,7 @@ async fn what_cannot_be_built_replaces_nothing() {
     let before = server.agent().generation();
     // The configuration does not know the names of built-in tools.
     let twice = "[tools.calculator]\ndescription = 'd'\nurl = 'http://localhost'\n";
-    let error = reloader.replace(settings(&directory, twice)).await.unwrap_err();
+    let error = Box::pin(reloader.replace(settings(&directory, twice))).await.unwrap_err();
     assert_eq!(error.to_string(), "two tools are named `calculator`");
     assert!(Arc::ptr_eq(&before, &server.agent().generation()));
     assert!(reloader.settings().tools.is_empty());

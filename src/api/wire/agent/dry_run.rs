@@ -25,7 +25,7 @@ pub enum CompletionAnswer<'a> {
     /// The outcome.
     Completion(Box<Completion<'a>>),
     /// What it would be.
-    DryRun(DryRunObject),
+    DryRun(Box<DryRunObject>),
 }
 
 /// What a request would be as a run. Nothing was called, stored or reserved.

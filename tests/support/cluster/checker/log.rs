@@ -153,8 +153,10 @@ impl Log {
         let number = if is_text { &data["loopgate"]["step"] } else { &data["step"] }.as_u64();
         let open = self.steps.last_mut().filter(|step| step.end == StepEnd::Open);
         match (event.name.as_str(), number, open) {
-            ("run.started", None, None) | ("budget.warning", _, _) | ("input.flagged" | "input.truncated", None, _) => {
-            }
+            ("run.started", None, None)
+            | ("budget.warning", _, _)
+            | ("input.flagged" | "input.truncated", None, _)
+            | ("context.pruned" | "compaction.started" | "compaction.failed" | "context.compacted", Some(_), None) => {}
             ("run.resumed", None, open) => {
                 self.resumed += 1;
                 for call in open.into_iter().flat_map(|step| &mut step.calls) {
@@ -162,7 +164,6 @@ impl Log {
                 }
             }
             ("provider.fallback", Some(_), None) => self.fell_back += 1,
-            ("context.pruned" | "compaction.started" | "compaction.failed" | "context.compacted", Some(_), None) => {}
             ("step.started", Some(number), None) => {
                 if self.steps.last().map_or(0, |step| step.number) + 1 != number {
                     wrong("a step's number is not one above the last");
