@@ -179,21 +179,21 @@ impl Catalog {
     /// error names what is like it of what `may_use` allows.
     pub async fn resolve(&self, name: &str, may_use: impl Fn(&str) -> bool) -> Result<Resolved, StartError> {
         if let Some(agent) = self.agents.get(name).filter(|agent| is_named(agent)) {
-            return self.resolve_agent(agent).await;
+            return self.resolve_agent(agent, None).await;
         }
         let Some(agent) = self.agents.get(DEFAULT_AGENT) else { return Err(self.not_found(name, may_use).await) };
-        match self.resolved(agent, name).await {
+        match self.resolved(agent, None, name).await {
             Err(StartError::ModelNotFound { .. }) => {}
             resolved => return resolved,
         }
         Err(self.not_found(name, may_use).await)
     }
 
-    /// What an agent runs.
-    pub async fn resolve_agent(&self, agent: &AgentConfig) -> Result<Resolved, StartError> {
+    /// What an agent runs, of this version if it is one of the store.
+    pub async fn resolve_agent(&self, agent: &AgentConfig, version: Option<u64>) -> Result<Resolved, StartError> {
         let name = || agent.name.clone();
         let model = self.model_of(agent).await.ok_or_else(|| StartError::AgentWithoutModel(name()))?;
-        self.resolved(agent, &model).await.map_err(|error| {
+        self.resolved(agent, version, &model).await.map_err(|error| {
             let is_gone = matches!(error, StartError::ModelNotFound { .. });
             if is_gone { StartError::AgentModelNotFound { agent: name(), model } } else { error }
         })
@@ -219,11 +219,11 @@ impl Catalog {
         }
     }
 
-    async fn resolved(&self, agent: &AgentConfig, model: &str) -> Result<Resolved, StartError> {
+    async fn resolved(&self, agent: &AgentConfig, version: Option<u64>, model: &str) -> Result<Resolved, StartError> {
         let called = self.called(model).await?;
         let fallbacks = self.fallbacks(agent, &called, model).await;
         let (agent_name, settings) = (agent.name.clone(), agent.clone());
-        Ok(Resolved { agent_name, settings, called, fallbacks, agent_version: None })
+        Ok(Resolved { agent_name, settings, called, fallbacks, agent_version: version })
     }
 
     /// A model of an upstream, by whichever name the configuration gives it.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::admission::choose::Chosen;
 use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::told::{Given, Told, begins_conversation};
-use crate::agent::admission::{Admission, models, named, policy, price, rules};
+use crate::agent::admission::told::begins_conversation;
+use crate::agent::admission::{Admission, models, named, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
@@ -15,15 +16,12 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::machine::budget;
-use crate::agent::naming::{AskedServers, Listed};
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::context::Compaction;
 use crate::types::conversation::requested;
-use crate::types::hook::PinnedHook;
-use crate::types::policy::Policy;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{History, Limits, RunSpec};
@@ -39,18 +37,6 @@ pub(super) struct Specified {
     pub(super) tools: Toolbox,
 }
 
-/// What a run may call, what its calls are judged by, and what it is told.
-struct Chosen<'a> {
-    policy: Option<Arc<Policy>>,
-    hooks: Vec<PinnedHook>,
-    selected: Selected,
-    /// The servers that its request names, as they are listed.
-    listed: Option<(&'a Arc<AskedServers>, &'a Listed)>,
-    told: Told,
-    /// What the caller should know.
-    warnings: Vec<String>,
-}
-
 impl Admission {
     /// Pins everything that shapes the run: the agent that it names, the tools that it selects, and its limits within
     /// those of the agent.
@@ -63,12 +49,7 @@ impl Admission {
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
-        let own = self.agents.own(generation, &new.tenant, asked).await?;
-        let resolved = match &own {
-            Some(own) => generation.catalog.resolve_agent(&own.config).await?,
-            None => generation.catalog.resolve(asked, may_use).await?,
-        };
-        let mut resolved = Resolved { agent_version: own.map(|own| own.version), ..resolved };
+        let mut resolved = self.agents.resolve(generation, &new.tenant, asked, may_use).await?;
         may_use(&resolved.agent_name)
             .then_some(())
             .ok_or_else(|| StartError::AgentForbidden(resolved.agent_name.clone()))?;
@@ -96,43 +77,6 @@ impl Admission {
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         fit(&spec, offered)?;
         Ok(Specified { spec: Arc::new(spec), servers, tools })
-    }
-
-    /// What a run may call and is told. Apart from [`Self::specify`], so that little of it takes room while its agent is looked up.
-    async fn choose<'a>(
-        &self,
-        new: &'a NewRun,
-        generation: &Generation,
-        (session, history): (Option<&Session>, &History),
-        resolved: &mut Resolved,
-    ) -> Result<Chosen<'a>, StartError> {
-        let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
-        let mut policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
-        let mut selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
-        let listed = match &new.servers {
-            None => None,
-            Some(asked) => {
-                let listed = Box::pin(named::listed(asked, new, generation)).await?;
-                let layer = named::layer(listed);
-                policy = policy::of_run(new, &resolved.settings, generation, &hooks, layer.as_ref())?;
-                selected.join(listed, &resolved.settings, policy.as_deref());
-                Some((asked, listed))
-            }
-        };
-        let patterns = &*resolved.settings.rules.skills;
-        let skills = self.skills((new, patterns), (generation, policy.as_deref()), &mut selected).await?;
-        selected.check_names(new)?;
-        let mut warnings = if new.compacts() {
-            // A model that summarises is sent texts alone, whatever the session has.
-            models::leave_able(resolved, new, &History::default(), generation)?
-        } else {
-            models::leave_able(resolved, new, history, generation)?
-        };
-        let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
-        let given = Given::new(new, session, (resolved, &selected, generation, of_skills));
-        let told = self.told(given).await?;
-        warnings.extend(skills.and_then(|skills| skills.warning).into_iter().chain(selected.unheard()));
-        Ok(Chosen { policy, hooks, selected, listed, told, warnings })
     }
 }
 

@@ -98,11 +98,9 @@ pub(super) struct Gathered {
 impl Admission {
     /// What a run's model is told beside the conversation.
     pub(super) async fn told(&self, given: Given<'_>) -> Result<Told, StartError> {
-        // Boxed, as most runs are told nothing that is to be gathered.
-        if given.is_plain() { Ok(given.plain()) } else { Box::pin(self.gathered(given)).await }
-    }
-
-    async fn gathered(&self, given: Given<'_>) -> Result<Told, StartError> {
+        if given.is_plain() {
+            return Ok(given.plain());
+        }
         let new = given.new;
         let Gathered { sections: written, mut warnings } = self.gather(given).await?;
         let sections = layered(given, written, &mut warnings)?;

@@ -48,24 +48,25 @@ impl StoredAgents {
         name: &str,
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Resolved, StartError> {
-        let Some(own) = self.own(generation, tenant, name).await? else {
-            return generation.catalog.resolve(name, may_use).await;
-        };
-        let resolved = generation.catalog.resolve_agent(&own.config).await?;
-        Ok(Resolved { agent_version: Some(own.version), ..resolved })
-    }
-
-    /// An agent of a tenant's own; `None` if it has none of this name, or the file has one.
-    pub(in crate::agent) async fn own(
-        &self,
-        generation: &Generation,
-        tenant: &Tenant,
-        name: &str,
-    ) -> Result<Option<Arc<KnownAgent>>, StartError> {
         match generation.agents.as_ref().filter(|reader| reader.may_be_stored(name)) {
             // Boxed, as it is rare: most names are of the file, or known to be of none of the tenant's agents.
-            Some(reader) if !self.known.lacks(tenant, name) => Box::pin(self.find(reader, tenant, name)).await,
-            _ => Ok(None),
+            Some(reader) if !self.known.lacks(tenant, name) => {
+                Box::pin(self.resolve_own(generation, reader, tenant, (name, may_use))).await
+            }
+            _ => generation.catalog.resolve(name, may_use).await,
+        }
+    }
+
+    async fn resolve_own(
+        &self,
+        generation: &Generation,
+        reader: &Arc<AgentReader>,
+        tenant: &Tenant,
+        (name, may_use): (&str, impl Fn(&str) -> bool),
+    ) -> Result<Resolved, StartError> {
+        match self.find(reader, tenant, name).await? {
+            Some(own) => generation.catalog.resolve_agent(&own.config, Some(own.version)).await,
+            None => generation.catalog.resolve(name, may_use).await,
         }
     }
 
