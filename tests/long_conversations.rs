@@ -169,12 +169,16 @@ async fn a_session_is_shortened_on_request_once_for_each_key() {
     };
     let (done, _) = compact("one").await;
     assert_eq!((&done["object"], &done["compacted"]), (&json!("session.compaction"), &json!(true)), "{done}");
-    assert_eq!((&done["method"], &done["version"], &done["status"]), (&json!("llm"), &json!(1), &json!("completed")));
+    assert_eq!(
+        (&done["compaction"]["method"], &done["compaction"]["version"], &done["status"]),
+        (&json!("llm"), &json!(1), &json!("completed"))
+    );
     assert!(
-        done["removed_messages"].as_u64() > Some(100) && done["usage"]["total_tokens"].as_u64() > Some(100),
+        done["compaction"]["removed_messages"].as_u64() > Some(100)
+            && done["usage"]["total_tokens"].as_u64() > Some(100),
         "{done}"
     );
-    assert!(done["after_tokens"].as_u64() < done["before_tokens"].as_u64(), "{done}");
+    assert!(done["compaction"]["after_tokens"].as_u64() < done["compaction"]["before_tokens"].as_u64(), "{done}");
     assert_eq!(compact("one").await, (done.clone(), true));
     let summaries = || upstream.requests().iter().filter(|request| is_summary(&request.json())).count();
     assert_eq!(summaries(), 1);
@@ -186,7 +190,7 @@ async fn a_session_is_shortened_on_request_once_for_each_key() {
     assert_eq!((&session["compactions"], &session["message_count"]), (&json!(1), &json!(160)), "{session}");
     assert_eq!(session["usage"], done["usage"]);
     let nothing = server.post("/v1/sessions/long/compact", &json!({"model": "test"})).await.ok();
-    assert_eq!((&nothing["compacted"], nothing["method"].is_null()), (&json!(false), true), "{nothing}");
+    assert_eq!((&nothing["compacted"], nothing["compaction"].is_null()), (&json!(false), true), "{nothing}");
     assert_eq!(summaries(), 1, "there is nothing to be summarised");
     let accepted = server.post("/v1/sessions/long/compact", &json!({"model": "test", "background": true})).await;
     assert_eq!((accepted.status, accepted.body["object"].as_str()), (202, Some("run")));

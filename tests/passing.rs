@@ -338,7 +338,7 @@ async fn a_tool_is_told_of_the_caller_what_its_operator_allows() {
     assert_eq!(called("told", json!({})).await, [Some("acme".to_owned()), None, None, None]);
     // What no header could tell is refused at once, and only where a tool would have to tell it.
     let long: std::collections::BTreeMap<String, String> = (0..16).map(|n| (n.to_string(), "ü".repeat(500))).collect();
-    for (member, value) in [("metadata", json!(long)), ("user", json!("x".repeat((8 << 10) + 1)))] {
+    for (member, value) in [("metadata", json!(long)), ("user", json!("ü".repeat(2_000)))] {
         let refused = server.post(ENDPOINT, &request(&json!({member: value}))).await;
         assert_eq!((refused.status, refused.body["error"]["param"].as_str()), (400, Some(member)), "{}", refused.body);
         assert!(

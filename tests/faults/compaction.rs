@@ -96,8 +96,8 @@ async fn dies_at(point: &str) {
         }
     })
     .await;
-    assert_eq!((&done["compacted"], &done["version"]), (&json!(true), &json!(1)), "{point}: {done}");
-    assert_eq!(done["method"], "llm", "{point}: {done}");
+    assert_eq!((&done["compacted"], &done["compaction"]["version"]), (&json!(true), &json!(1)), "{point}: {done}");
+    assert_eq!(done["compaction"]["method"], "llm", "{point}: {done}");
     let asked = upstream.requests().iter().filter(|request| is_summary(&request.json())).count();
     // What was not recorded is asked for again; what was recorded is not.
     let is_lost = matches!(point, "compaction.before_call" | "compaction.answered");

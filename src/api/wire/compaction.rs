@@ -61,8 +61,8 @@ pub struct CompactionObject<'a> {
     /// Whether messages were replaced. A conversation that would not be shorter is left as it is.
     pub compacted: bool,
     /// How; absent where none were.
-    #[serde(flatten)]
-    pub how: Option<CompactionEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<CompactionEntry>,
     /// Tokens of all that was asked.
     pub usage: UsageObject,
     /// What they cost, in US dollars.
@@ -113,7 +113,7 @@ impl<'a> CompactionObject<'a> {
             session_id: names.session.as_ref().map(SessionId::as_str),
             status: outcome.status().as_str(),
             compacted: done.is_some(),
-            how: done.map(CompactionEntry::from),
+            compaction: done.map(CompactionEntry::from),
             usage: (&outcome.usage).into(),
             cost_usd: outcome.cost.as_usd(),
             warnings: &outcome.warnings,
