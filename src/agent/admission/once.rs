@@ -152,13 +152,15 @@ impl Admission {
     }
 
     /// How long the request's run may take to end, a wait for its client included.
-    fn longest(&self, new: &NewRun) -> Duration {
+    pub(in crate::agent) fn longest(&self, new: &NewRun) -> Duration {
         let may_answer = new.run.is_some() || !new.answered.is_empty();
         let generation = self.generation_of(new);
         let may_need_approval = new.policy.is_some()
             || generation.policies.say_anything()
             || generation.catalog.has_policies()
-            || generation.hooks.may_ask();
+            || generation.hooks.may_ask()
+            // Its agent may be the tenant's own, which is not read yet.
+            || new.model.as_deref().is_none_or(|name| self.agents.may_have(&generation, &new.tenant, name));
         let may_wait = may_answer
             || may_need_approval
             || !new.client_tools.is_empty()

@@ -57,6 +57,12 @@ impl StoredAgents {
         }
     }
 
+    /// Whether this name may mean an agent of the tenant's own, as far as this process knows.
+    pub(in crate::agent) fn may_have(&self, generation: &Generation, tenant: &Tenant, name: &str) -> bool {
+        let may_be_stored = generation.agents.as_ref().is_some_and(|reader| reader.may_be_stored(name));
+        may_be_stored && !self.known.lacks(tenant, name)
+    }
+
     async fn resolve_own(
         &self,
         generation: &Generation,

@@ -11,7 +11,8 @@ use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
-use crate::agent::{LimitsPatch, NewRun, Retention, Started};
+use crate::agent::{Generation, LimitsPatch, NewRun, Retention, Started};
+use crate::config::AgentReader;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};
@@ -246,4 +247,18 @@ async fn a_deleted_run_is_not_run_again() {
     agent.sessions().delete(&tenant(), &session).await.unwrap();
     let refused = agent.start(asked(), Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
+}
+
+/// Its policy may ask for an approval, for which the run waits: a request that comes again meanwhile must find it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_outlives_the_wait_of_a_run_whose_agent_may_be_the_tenants_own() {
+    let replica = replica(&memory());
+    let longest = |model: &str, agents: Option<Arc<AgentReader>>| {
+        let generation = Arc::new(Generation { agents, ..Generation::default() });
+        let model = Some(model.to_owned());
+        replica.admission().longest(&NewRun { model, generation: Some(generation), ..request() })
+    };
+    let own = || Some(Arc::default());
+    assert_eq!(longest("clerk", own()), longest("clerk", None) + RETENTION.wait);
+    assert_eq!(longest("upstream/model", own()), longest("upstream/model", None), "no agent has such a name");
 }
