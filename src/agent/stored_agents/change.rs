@@ -8,13 +8,11 @@ use crate::agent::ledger::keys;
 use crate::agent::stored_agents::document::{Change, Expected, MOST_AGENTS, Refused, StoredAgent};
 use crate::agent::stored_agents::{AgentError, StoredAgents, Unreadable};
 use crate::config::AgentReader;
+use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::Tenant;
 
-/// How often a change is tried that another one comes before.
-const ATTEMPTS: usize = 8;
-
-/// Who changes an agent of whom.
+/// The key that changes an agent, and the tenant whose agent it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Changer<'a> {
     /// Whose agent it is.
@@ -97,7 +95,7 @@ impl StoredAgents {
         Ok(())
     }
 
-    /// Makes what `next` says of an agent its newest version, unless that is what it is already.
+    /// Stores the settings that `next` makes of an agent as its newest version, unless the agent has them already.
     async fn change(
         &self,
         changer: Changer<'_>,
@@ -105,7 +103,8 @@ impl StoredAgents {
         expected: Expected,
         next: impl Fn(Option<&StoredAgent>) -> Result<Option<Map<String, Value>>, AgentError>,
     ) -> Result<StoredAgent, AgentError> {
-        for _ in 0..ATTEMPTS {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
             let (document, index) = self.read_index(changer.tenant).await?;
             let before = match index.version(name) {
                 Some(version) => self.read(changer.tenant, name, version).await?,

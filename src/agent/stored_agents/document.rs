@@ -73,7 +73,7 @@ pub struct Change {
     pub index: Index,
     /// The version that it makes.
     pub made: StoredAgent,
-    /// Versions that nobody needs any more, by agent.
+    /// Versions that the store drops with the change, by agent.
     pub forgotten: Vec<(String, u64)>,
 }
 
@@ -113,7 +113,7 @@ impl Index {
         self.agents.get(name).map_or(&[], |entry| &entry.versions)
     }
 
-    /// Whether what is expected of an agent holds.
+    /// Whether an agent is as a request expects it.
     pub fn check(&self, name: &str, expected: Expected) -> Result<(), Refused> {
         match (expected, self.version(name)) {
             (Expected::Something, None) => Err(Refused::Missing),

@@ -1,7 +1,7 @@
 //! Agents that tenants keep in the store, beside those of the file.
 //!
-//! A tenant's agents lie in one partition: an index, and a document for each version. A change is one commit, so nobody sees
-//! half of one. Each process reads a tenant's index again when what it knows is older than [`MAX_AGE`], and an agent when its
+//! A tenant's agents lie in one partition: an index, and a document for each version. A change is one commit, so no replica
+//! sees half of one. Each process reads a tenant's index again when what it knows is older than [`MAX_AGE`], and an agent when its
 //! version is another. A run pins what the agent was when the run was accepted.
 
 mod change;
