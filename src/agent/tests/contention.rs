@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 /// The way to a store that is far away.
 #[derive(Debug)]
-struct Distant(Arc<dyn Store>);
+pub(super) struct Distant(pub(super) Arc<dyn Store>);
 
 #[async_trait]
 impl StoreLayer for Distant {

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use super::*;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::{Change, DocumentError, Limits};
+use crate::agent::tests::contention::Distant;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Tx, Write};
@@ -34,7 +35,8 @@ pub(super) fn adds<'a>(content: &'a str, once: Option<&'a str>) -> Change<'a> {
 #[tokio::test(start_paused = true)]
 async fn writers_at_several_replicas_lose_nothing_of_each_other() {
     let store = memory();
-    let replicas: Vec<TestAgent> = (0..4).map(|_| agent(&store, Vec::new())).collect();
+    let far = || -> Arc<dyn Store> { Arc::new(Distant(store.clone())) };
+    let replicas: Vec<TestAgent> = (0..4).map(|_| agent(&far(), Vec::new())).collect();
     let of = of(Some("ann"));
     let lines: Vec<String> = (0..40).map(|number| format!("line {number}")).collect();
     let writing = lines.iter().enumerate().map(|(number, line)| {
@@ -98,7 +100,7 @@ async fn no_version_of_a_document_comes_again() {
     assert_eq!(refused, Err(DocumentError::Changed { name: "log".into(), actual: 3 }));
 }
 
-/// Whoever read before an erasure writes nothing of what was erased.
+/// A replica that read before an erasure writes nothing of what was erased.
 #[tokio::test(start_paused = true)]
 async fn an_append_from_before_an_erasure_brings_nothing_back() {
     let store = memory();
