@@ -3,34 +3,24 @@
 use serde_json::{Value, json};
 
 use crate::support::http::{HttpServer, Request};
-use crate::support::upstream::{declaration, faults, is_list, list};
+use crate::support::upstream::{asked, declaration, is_list, is_summary};
 use crate::support::{Reply, TestServer};
 
 const AGENT: &str = "/v1/agent/completions";
 /// What the upstream takes. It counts a token for each three bytes, which is more than the server estimates.
 const WINDOW: u64 = 8_000;
-/// How a request for a summary begins.
-const SUMMARISE: &str = "You summarise a conversation";
 
 /// How many tokens the upstream counts in a request.
 fn tokens(body: &Value) -> u64 {
     body["messages"].to_string().len() as u64 / 3
 }
 
-fn is_summary(body: &Value) -> bool {
-    body["messages"][0]["content"].as_str().is_some_and(|content| content.starts_with(SUMMARISE))
-}
-
 /// Refuses what does not fit, as OpenAI does; writes summaries; answers each question after a call of a tool.
 fn reply(request: &Request) -> Reply {
-    if is_list(request) {
-        return list();
-    }
-    let body = request.json();
-    let faults = faults(&body);
-    if !faults.is_empty() {
-        return Reply::error(400, "invalid_request_error", &faults.join("; "));
-    }
+    let body = match asked(request) {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
     let tokens = tokens(&body);
     if tokens > WINDOW {
         let message = format!(

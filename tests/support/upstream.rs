@@ -113,6 +113,22 @@ pub(crate) fn declaration(address: SocketAddr) -> String {
     format!("[upstreams.scripted]\nbase_url = \"http://{address}/v1\"\nmodels = [\"test\"]\n")
 }
 
+/// What a model is asked; or the reply to a request that asks no model, or breaks a rule.
+pub(crate) fn asked(request: &Request) -> Result<Value, Reply> {
+    if is_list(request) {
+        return Err(list());
+    }
+    let body = request.json();
+    let faults = faults(&body);
+    if faults.is_empty() { Ok(body) } else { Err(Reply::error(400, "invalid_request_error", &faults.join("; "))) }
+}
+
+/// Whether a model is asked for the summary of a conversation.
+pub(crate) fn is_summary(body: &Value) -> bool {
+    let told = body["messages"][0]["content"].as_str();
+    told.is_some_and(|told| told.starts_with("You summarise a conversation"))
+}
+
 /// Which of the rules that every request must keep this one breaks.
 pub(crate) fn faults(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();

@@ -14,7 +14,7 @@ use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
 use crate::support::journal::Entry;
 use crate::support::redis::eventually;
-use crate::support::upstream::{declaration, faults, is_list, list};
+use crate::support::upstream::{declaration, faults, is_list, is_summary, list};
 
 /// One call of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,9 @@ impl ModelServer {
         let attempts = Mutex::new(Attempts::new());
         let answer =
             move |request: &Request| answer(request, &mut attempts.lock().unwrap_or_else(PoisonError::into_inner));
-        Self(HttpServer::start(|request| is_summary(request) || Question::read(request).is_some(), answer).await)
+        Self(
+            HttpServer::start(|request| is_summary(&request.json()) || Question::read(request).is_some(), answer).await,
+        )
     }
 
     /// Its declaration for a server's configuration. It takes conversations of any length.
@@ -76,7 +78,7 @@ impl ModelServer {
 
     /// How many summaries were asked for.
     pub(crate) fn summaries(&self) -> usize {
-        self.0.requests().iter().filter(|request| is_summary(request)).count()
+        self.0.requests().iter().filter(|request| is_summary(&request.json())).count()
     }
 
     /// The calls so far.
@@ -144,17 +146,12 @@ impl Question {
     }
 }
 
-/// Whether a summary is asked for, which no plan is about.
-fn is_summary(request: &Request) -> bool {
-    let request = request.json();
-    request["messages"][0]["content"].as_str().is_some_and(|told| told.starts_with("You summarise a conversation"))
-}
-
 fn answer(request: &Request, attempts: &mut Attempts) -> Reply {
     if is_list(request) {
         return list();
     }
-    if is_summary(request) {
+    // No plan is about it.
+    if is_summary(&request.json()) {
         return Reply::stream().text("They followed their plans.").finish("stop").usage(SUMMARY.0, SUMMARY.1).done();
     }
     let Some(question) = Question::read(request) else {
