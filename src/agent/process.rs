@@ -17,7 +17,7 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 
 impl Agent {
     /// Begins the background work: it renews leases and lists of models, resumes orphaned runs, does what is due,
-    /// removes files that nobody needs, shortens conversations after runs, and releases slots without a run. It ends when the agent has drained.
+    /// removes files that no session and no run needs, shortens conversations after runs, and releases slots without a run. It ends when the agent has drained.
     pub fn begin(&self) {
         self.beside_runs("renewing leases", |rooms| async move { rooms.ownership.leases.keep().await });
         self.beside_runs("watching replicas", |rooms| async move { rooms.ownership.watch_replicas().await });

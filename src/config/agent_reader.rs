@@ -138,7 +138,7 @@ fn null_within(path: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// The lines are of a text that nobody wrote.
+/// The lines are of a text that the reader made of JSON.
 fn without_places(ConfigErrors(mistakes): ConfigErrors) -> ConfigErrors {
     ConfigErrors(mistakes.into_iter().map(|mistake| Mistake { place: None, ..mistake }).collect())
 }

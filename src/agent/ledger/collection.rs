@@ -59,7 +59,7 @@ pub struct Collection {
     /// The agent that they are of; `None` for all agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The user whom they are about; `None` for all users.
+    /// The user that they are about; `None` for all users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Conversations that are shortened on request: once, whoever asks, and beside other runs.
+//! Conversations that are shortened on request: once, whichever replicas are asked, and beside other runs.
 
 use super::super::link::Link;
 use super::super::quota::{count, counter, keyed, memory, quotas, standing, tokens};
