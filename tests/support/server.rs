@@ -265,6 +265,11 @@ impl TestServer {
         self.process.own_memory()
     }
 
+    /// The most that ever was its own, in bytes.
+    pub(crate) fn most_own_memory(&self) -> u64 {
+        self.process.most_own_memory()
+    }
+
     /// Whether it has ended, by itself or by force.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.child.try_wait().expect("a child can be asked").is_some()

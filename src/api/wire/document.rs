@@ -21,7 +21,7 @@ pub struct MemoryDocument {
     pub name: String,
     /// The agent whose memory it is in; null if it is one of all agents.
     pub agent: Option<String>,
-    /// The user that the memory is about; null if it is one of all users.
+    /// The user whom the memory is about; null if it is one of all users.
     pub user: Option<String>,
     /// What it says; left out in lists.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -98,6 +98,11 @@ impl Process {
         self.memory("RssAnon:") - self.relocated()
     }
 
+    /// The most that was its own, in bytes, if it has as much of its files resident as ever.
+    pub(super) fn most_own_memory(&self) -> u64 {
+        self.most_memory() - (self.resident_memory() - self.own_memory())
+    }
+
     /// How much of what its files are mapped to was written to.
     fn relocated(&self) -> u64 {
         let mut is_of_file = false;
