@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::session::layers::LayerError;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::{JsonText, SessionPath, Texts, header_text};
-use crate::api::params::LayerHeaders;
+use crate::api::expected::{Precondition, Tagged};
+use crate::api::extract::{JsonText, SessionPath, Texts};
+use crate::api::params::PreconditionHeaders;
 use crate::api::state::Api;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
@@ -32,7 +32,7 @@ pub struct LayerDeletion {
 /// Puts a layer into a session's prompts, in the place of the one of its name.
 #[utoipa::path(
     put, path = "/v1/sessions/{id}/layers/{name}", tag = "sessions", operation_id = "putSessionLayer",
-    params(SessionPath, ("name" = String, Path, description = "The layer"), LayerHeaders),
+    params(SessionPath, ("name" = String, Path, description = "The layer"), PreconditionHeaders),
     request_body = PutLayer,
     responses((status = 200, description = "The layer", body = LayerObject)),
 )]
@@ -40,14 +40,14 @@ pub async fn put(
     State(api): State<Api>,
     caller: Caller,
     Texts((id, name)): Texts<(String, String)>,
-    headers: HeaderMap,
+    Precondition(expected): Precondition,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     let layer = read_layer(&name, body.as_str()?)?;
-    let (expected, id) = (expected(&headers)?, session(&id)?);
+    let id = session(&id)?;
     refuse_bound(&api, &caller, &id).await?;
     let put = api.agent.sessions().put_layer(&caller.tenant, &id, layer, expected).await?;
-    Ok(versioned(put.into()))
+    Ok(Tagged(put.version, LayerObject::from(put)).into_response())
 }
 
 /// Reads a layer of a session's prompts.
@@ -62,22 +62,22 @@ pub async fn get(
     Texts((id, name)): Texts<(String, String)>,
 ) -> Result<Response, ApiError> {
     let found = api.agent.sessions().layer(&caller.tenant, &session(&id)?, &name).await?;
-    Ok(versioned(found.into()))
+    Ok(Tagged(found.version, LayerObject::from(found)).into_response())
 }
 
 /// Takes a layer out of a session's prompts.
 #[utoipa::path(
     delete, path = "/v1/sessions/{id}/layers/{name}", tag = "sessions", operation_id = "deleteSessionLayer",
-    params(SessionPath, ("name" = String, Path, description = "The layer"), LayerHeaders),
+    params(SessionPath, ("name" = String, Path, description = "The layer"), PreconditionHeaders),
     responses((status = 200, description = "It is gone", body = LayerDeletion)),
 )]
 pub async fn delete(
     State(api): State<Api>,
     caller: Caller,
     Texts((id, name)): Texts<(String, String)>,
-    headers: HeaderMap,
+    Precondition(expected): Precondition,
 ) -> Result<Response, ApiError> {
-    let (expected, id) = (expected(&headers)?, session(&id)?);
+    let id = session(&id)?;
     refuse_bound(&api, &caller, &id).await?;
     api.agent.sessions().delete_layer(&caller.tenant, &id, &name, expected).await?;
     Ok(axum::Json(LayerDeletion { name, object: "session.layer", deleted: true }).into_response())
@@ -113,27 +113,6 @@ async fn refuse_bound(api: &Api, caller: &Caller, id: &SessionId) -> Result<(), 
 fn session(id: &str) -> Result<SessionId, ApiError> {
     let missing = || ApiError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(id)));
     SessionId::parse(id).ok_or_else(missing)
-}
-
-/// The version that the caller wants to change; 0 for a layer that must not be there.
-fn expected(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    if let Some(none) = header_text(headers, "if-none-match")? {
-        let is_any = none.trim() == "*";
-        return is_any.then_some(Some(0)).ok_or_else(|| ApiError::invalid("if-none-match", "must be *"));
-    }
-    let Some(text) = header_text(headers, "if-match")? else { return Ok(None) };
-    let version = text.trim().trim_matches('"').parse().ok().filter(|version| *version > 0);
-    version.map(Some).ok_or_else(|| ApiError::invalid("if-match", "must be the version of a layer"))
-}
-
-/// A layer, with its version as the tag of the response.
-fn versioned(layer: LayerObject) -> Response {
-    let tag = HeaderValue::from_str(&format!("\"{}\"", layer.version));
-    let mut response = (StatusCode::OK, axum::Json(layer)).into_response();
-    if let Ok(tag) = tag {
-        response.headers_mut().insert(header::ETAG, tag);
-    }
-    response
 }
 
 impl From<LayerError> for ApiError {

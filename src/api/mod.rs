@@ -14,6 +14,7 @@ mod completions;
 mod description;
 mod documents;
 pub mod error;
+mod expected;
 mod extract;
 pub mod health;
 mod identity;

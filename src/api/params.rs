@@ -14,19 +14,6 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
-/// Which version of a layer is to be changed.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
-pub struct LayerHeaders {
-    /// The version that it must have
-    #[param(rename = "if-match", pattern = "^\"?[0-9]{1,20}\"?$")]
-    if_match: Option<String>,
-    /// `*`: there must be no layer of this name
-    #[param(rename = "if-none-match", pattern = "^[*]$")]
-    if_none_match: Option<String>,
-}
-
 /// What a completion's headers may say beside its body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -174,15 +161,15 @@ pub struct AgentVersionPath {
     version: u64,
 }
 
-/// What must hold of an agent for it to be changed.
+/// What must hold of a resource for it to be changed.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it only describes; the handlers read the headers")]
-pub struct ExpectedVersion {
-    /// `*` if there must be such an agent, or the `etag` that it must have
+pub struct PreconditionHeaders {
+    /// `*` if it must be there, or the `etag` that it must have
     #[param(rename = "if-match")]
     if_match: Option<String>,
-    /// `*` if there must be no such agent
+    /// `*` if it must not be there yet
     #[param(rename = "if-none-match", pattern = r"^\*$")]
     if_none_match: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::prompt::PromptLayer;
 use crate::types::session::{Session, SessionLayer};
-use crate::types::{SessionId, Tenant};
+use crate::types::{Expected, SessionId, Tenant};
 
 /// Most layers of a session.
 pub const MOST_LAYERS: usize = 32;
@@ -55,20 +55,19 @@ impl From<Unavailable> for LayerError {
 }
 
 impl Sessions {
-    /// Puts a layer into a session in the place of the one of its name. If `expected` is there, that one must be of this version;
-    /// 0 stands for none.
+    /// Puts a layer into a session in the place of the one of its name, if that one is as expected.
     pub async fn put_layer(
         &self,
         tenant: &Tenant,
         id: &SessionId,
         layer: PromptLayer,
-        expected: Option<u64>,
+        expected: Expected,
     ) -> Result<SessionLayer, LayerError> {
         self.change_layers(tenant, id, |session| {
             let known = session.layers.iter().position(|known| known.layer.name == layer.name);
-            let version = known.map_or(0, |place| session.layers[place].version);
-            check_version(&layer.name, version, expected)?;
-            let above = if known.is_some() { version } else { session.layers_floor };
+            let version = known.map(|place| session.layers[place].version);
+            check(&layer.name, version, expected)?;
+            let above = version.unwrap_or(session.layers_floor);
             let put = SessionLayer { layer: layer.clone(), version: above + 1, updated_ms: now_ms() };
             match known {
                 Some(place) => session.layers[place] = put.clone(),
@@ -91,13 +90,13 @@ impl Sessions {
         tenant: &Tenant,
         id: &SessionId,
         name: &str,
-        expected: Option<u64>,
+        expected: Expected,
     ) -> Result<(), LayerError> {
         self.change_layers(tenant, id, |session| {
             let Some(place) = session.layers.iter().position(|known| known.layer.name == name) else {
                 return Err(LayerError::NotFound { session: id.clone(), name: name.to_owned() });
             };
-            check_version(name, session.layers[place].version, expected)?;
+            check(name, Some(session.layers[place].version), expected)?;
             let removed = session.layers.remove(place);
             session.layers_floor = session.layers_floor.max(removed.version);
             Ok(())
@@ -145,11 +144,9 @@ impl Sessions {
     }
 }
 
-fn check_version(name: &str, now: u64, expected: Option<u64>) -> Result<(), LayerError> {
-    match expected {
-        Some(expected) if expected != now => Err(LayerError::Changed { name: name.to_owned(), now }),
-        Some(_) | None => Ok(()),
-    }
+fn check(name: &str, version: Option<u64>, expected: Expected) -> Result<(), LayerError> {
+    let changed = || LayerError::Changed { name: name.to_owned(), now: version.unwrap_or_default() };
+    expected.holds(version).then_some(()).ok_or_else(changed)
 }
 
 /// How many bytes a session's layers take, about.

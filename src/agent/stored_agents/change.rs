@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::agent::stored_agents::document::{Change, Expected, MOST_AGENTS, Refused, StoredAgent};
+use crate::agent::stored_agents::document::{Change, MOST_AGENTS, Refused, StoredAgent};
 use crate::agent::stored_agents::{AgentError, StoredAgents, Unreadable};
 use crate::config::AgentReader;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Write};
-use crate::types::Tenant;
+use crate::types::{Expected, Tenant};
 
 /// The key that changes an agent, and the tenant whose agent it is.
 #[derive(Debug, Clone, Copy)]

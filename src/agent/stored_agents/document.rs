@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::types::Expected;
 use crate::types::json::is_default;
 
 /// Most agents of a tenant.
@@ -50,20 +51,6 @@ pub struct Index {
     /// The number of the newest version of any.
     last: u64,
     agents: BTreeMap<String, Entry>,
-}
-
-/// What must hold of an agent for a change to happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Expected {
-    /// Nothing.
-    #[default]
-    Anything,
-    /// There is an agent of this name.
-    Something,
-    /// There is no agent of this name.
-    Nothing,
-    /// It has this version.
-    Version(u64),
 }
 
 /// A change of an agent, as the store is to make it.
@@ -115,11 +102,11 @@ impl Index {
 
     /// Whether an agent is as a request expects it.
     pub fn check(&self, name: &str, expected: Expected) -> Result<(), Refused> {
-        match (expected, self.version(name)) {
-            (Expected::Something, None) => Err(Refused::Missing),
-            (Expected::Nothing, Some(version)) => Err(Refused::OtherVersion(Some(version))),
-            (Expected::Version(wanted), found) if found != Some(wanted) => Err(Refused::OtherVersion(found)),
-            _ => Ok(()),
+        let version = self.version(name);
+        match expected {
+            expected if expected.holds(version) => Ok(()),
+            Expected::Something => Err(Refused::Missing),
+            _ => Err(Refused::OtherVersion(version)),
         }
     }
 

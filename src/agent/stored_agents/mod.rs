@@ -12,7 +12,7 @@ mod known;
 use std::sync::Arc;
 
 pub use change::Changer;
-pub use document::{Expected, StoredAgent};
+pub use document::StoredAgent;
 pub use error::{AgentError, Unreadable};
 pub use known::MAX_AGE;
 

@@ -12,7 +12,7 @@ use crate::config::PromptConfig;
 use crate::llm::openai::messages::json;
 use crate::types::prompt::{Channel, Lasts, Merge, PromptLayer, PromptMode, SectionOwner, Written};
 use crate::types::run::OnConflict;
-use crate::types::{Conversation, Message, Role, SessionId, StopReason, Tenant};
+use crate::types::{Conversation, Expected, Message, Role, SessionId, StopReason, Tenant};
 
 fn session() -> SessionId {
     SessionId::parse("s").unwrap()
@@ -56,7 +56,7 @@ async fn new_session(agent: &TestAgent) {
 }
 
 async fn put(agent: &TestAgent, layer: PromptLayer) -> u64 {
-    agent.sessions().put_layer(&tenant(), &session(), layer, None).await.unwrap().version
+    agent.sessions().put_layer(&tenant(), &session(), layer, Expected::Anything).await.unwrap().version
 }
 
 /// Row G18: the default is that nothing is added.
@@ -194,9 +194,12 @@ async fn layers_of_a_session_are_durable_and_pinned_by_runs() {
     let first = a.start(says("one"), None).await.unwrap();
     let queued = a.start(NewRun { on_conflict: OnConflict::Enqueue, ..says("two") }, None).await.unwrap();
     let sessions = b.sessions();
-    let stale = sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "x"), Some(7)).await;
+    let stale = sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "x"), Expected::Version(7)).await;
     assert!(matches!(stale, Err(LayerError::Changed { now: 1, .. })), "{stale:?}");
-    let put = sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "New."), Some(1)).await.unwrap();
+    let put = sessions
+        .put_layer(&tenant(), &session(), PromptLayer::new("tone", "New."), Expected::Version(1))
+        .await
+        .unwrap();
     assert_eq!((put.version, a.sessions().layer(&tenant(), &session(), "tone").await.unwrap()), (2, put.clone()));
     watch(first).await;
     watch(queued).await;
@@ -210,15 +213,16 @@ async fn layers_of_a_session_are_durable_and_pinned_by_runs() {
 
     let fork = sessions.fork(&tenant(), &session(), crate::agent::session::fork::Fork::default()).await.unwrap();
     assert_eq!(fork.session.layers[0].layer.text, "New.");
-    sessions.delete_layer(&tenant(), &session(), "tone", None).await.unwrap();
-    let gone = sessions.delete_layer(&tenant(), &session(), "tone", None).await;
+    sessions.delete_layer(&tenant(), &session(), "tone", Expected::Anything).await.unwrap();
+    let gone = sessions.delete_layer(&tenant(), &session(), "tone", Expected::Anything).await;
     assert!(matches!(gone, Err(LayerError::NotFound { .. })));
-    let anew = sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "Anew."), None).await.unwrap();
+    let anew =
+        sessions.put_layer(&tenant(), &session(), PromptLayer::new("tone", "Anew."), Expected::Anything).await.unwrap();
     assert_eq!(anew.version, 3, "no version comes again");
-    sessions.delete_layer(&tenant(), &session(), "tone", Some(3)).await.unwrap();
+    sessions.delete_layer(&tenant(), &session(), "tone", Expected::Version(3)).await.unwrap();
     assert_eq!(run(&b, says("four")).await[0].1, "Be brief.");
     let other = Tenant::parse("other").unwrap();
-    let foreign = sessions.put_layer(&other, &session(), PromptLayer::new("tone", "x"), None).await;
+    let foreign = sessions.put_layer(&other, &session(), PromptLayer::new("tone", "x"), Expected::Anything).await;
     assert!(matches!(foreign, Err(LayerError::Lookup(_))), "tenants never see each other's: {foreign:?}");
 }
 
@@ -229,7 +233,7 @@ async fn a_session_has_so_many_layers_and_no_more() {
     let put = |name: String, text: String| {
         let layer = PromptLayer::new(&name, &text);
         let sessions = agent.sessions().clone();
-        async move { sessions.put_layer(&tenant(), &session(), layer, None).await }
+        async move { sessions.put_layer(&tenant(), &session(), layer, Expected::Anything).await }
     };
     for number in 0..32 {
         put(format!("l{number}"), "x".into()).await.unwrap();
