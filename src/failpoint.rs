@@ -67,10 +67,13 @@ pub const OF_PENDING_CALLS: &[&str] = &[
 /// Failpoints that only runs reach which ask a model for a summary.
 pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answered", "compaction.settled"];
 
+/// Failpoints that only schedules reach.
+pub const OF_SCHEDULES: &[&str] = &["schedule.begun", "schedule.noted"];
+
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 7] =
-    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, BESIDE_RUNS];
+const ALL: [&[&str]; 8] =
+    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, OF_SCHEDULES, BESIDE_RUNS];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]

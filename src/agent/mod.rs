@@ -3,6 +3,7 @@
 //! [`machine`] decides, [`drive`] does, [`follow`] reads. [`Agent`] holds the rooms and hands out those that the
 //! outside may use. Each room knows only those below it. From the top:
 //!
+//! - [`schedules`]: requests that the server makes itself, at certain times.
 //! - [`admission`]: a request becomes a run.
 //! - [`control`], [`recovery`], [`tool_results`], [`questions`]: runs are read, steered and cancelled; orphaned runs are found; what
 //!   services answer later is taken, and what users answer tools.
@@ -52,6 +53,7 @@ mod request_memory;
 mod requester;
 mod rooms;
 mod run_memory;
+pub mod schedules;
 pub mod session;
 pub mod stored_agents;
 #[cfg(test)]
@@ -85,6 +87,7 @@ use crate::agent::documents::Documents;
 use crate::agent::limits::Limits;
 use crate::agent::questions::Questions;
 use crate::agent::rooms::Rooms;
+use crate::agent::schedules::Schedules;
 use crate::agent::session::Sessions;
 use crate::agent::stored_agents::StoredAgents;
 use crate::agent::tool_results::ToolResults;
@@ -170,6 +173,12 @@ impl Agent {
     #[must_use]
     pub fn agents(&self) -> &StoredAgents {
         &self.rooms.agents
+    }
+
+    /// Requests that are made at certain times are kept here.
+    #[must_use]
+    pub fn schedules(&self) -> &Arc<Schedules> {
+        &self.rooms.schedules
     }
 
     /// Callers' requests are counted here.

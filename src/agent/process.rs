@@ -16,13 +16,16 @@ use crate::tools::{RegisteredTool, ToolSource};
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
 impl Agent {
-    /// Begins the background work: it renews leases and lists of models, resumes orphaned runs, does what is due,
+    /// Begins the background work: it renews leases and lists of models, resumes orphaned runs, does what is due, fires schedules,
     /// removes files that no session and no run needs, shortens conversations after runs, and releases slots without a run. It ends when the agent has drained.
     pub fn begin(&self) {
         self.beside_runs("renewing leases", |rooms| async move { rooms.ownership.leases.keep().await });
         self.beside_runs("watching replicas", |rooms| async move { rooms.ownership.watch_replicas().await });
         self.beside_runs("finding runs without a driver", |rooms| async move { rooms.recovery.sweep().await });
         self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
+        self.beside_runs("firing schedules", |rooms| async move {
+            rooms.schedules.keep(&rooms.ownership.replica, &rooms.lifecycle).await;
+        });
         self.beside_runs("removing files", |rooms| async move { rooms.recovery.sweep_workspaces().await });
         self.beside_runs("shortening conversations", |rooms| async move {
             rooms.admission.clone().compact_after_runs().await;

@@ -24,6 +24,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::RunMemory;
+use crate::agent::schedules::Schedules;
 use crate::agent::session::Sessions;
 use crate::agent::stored_agents::StoredAgents;
 use crate::agent::usage::Usage;
@@ -50,6 +51,7 @@ pub(super) struct Rooms {
     pub(super) health: Arc<StoredHealth>,
     pub(super) definitions: StoredDefinitions,
     pub(super) agents: Arc<StoredAgents>,
+    pub(super) schedules: Arc<Schedules>,
 }
 
 impl Rooms {
@@ -95,6 +97,7 @@ impl Rooms {
             lifecycle: lifecycle.clone(),
         });
         Self {
+            schedules: Arc::new(Schedules::new(&admission, telemetry.metrics.schedules())),
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,

@@ -51,6 +51,7 @@ mod remembering;
 mod replicas;
 mod resume;
 mod run_memory;
+mod schedules;
 mod sessions;
 mod settled_meanwhile;
 mod shortfalls;

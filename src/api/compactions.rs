@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 
 use crate::agent::error::{Field, StartError};
 use crate::agent::{NewRun, Started};
 use crate::api::auth::Caller;
-use crate::api::completions::end_of;
+use crate::api::completions::{accepted, end_of};
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, SessionPath, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
@@ -55,7 +55,8 @@ pub async fn compact(
     new.memory = Arc::new(body.into_memory());
     let started = api.agent.admission().start(new, key.as_ref()).await.map_err(of_this_request)?;
     let replayed = started.replayed;
-    let mut response = if waits { done(started, &identity).await? } else { accepted(&started) };
+    let mut response =
+        if waits { done(started, &identity).await? } else { accepted(&started.head, started.head.status.is_final()) };
     if replayed {
         mark_replayed(response.headers_mut());
     }
@@ -68,14 +69,6 @@ fn of_this_request(error: StartError) -> ApiError {
         return ApiError::invalid("method", message);
     }
     error.into()
-}
-
-/// The run, which goes on by itself.
-fn accepted(Started { head, .. }: &Started) -> Response {
-    let run = if head.status.is_final() { RunObject::from(head) } else { RunObject::queued(head) };
-    let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
-    sse::name_run(&mut response, &RunNames::from(head));
-    response
 }
 
 /// What it did, once it has ended.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::agent::error::StartError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::limits::left::SharedSession;
-use crate::agent::{NewRun, Started};
+use crate::agent::{Head, NewRun, Started};
 use crate::api::auth::Caller;
 use crate::api::budget_headers::write_budgets;
 use crate::api::error::ApiError;
@@ -174,10 +174,7 @@ pub async fn respond(started: Started, shape: ResponseShape, identity: &RequestI
     let Started { head, follower, joined, replayed, .. } = started;
     let names = RunNames::from(&head);
     if shape.background {
-        let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };
-        let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
-        sse::name_run(&mut response, &names);
-        return Ok(response);
+        return Ok(accepted(&head, replayed));
     }
     if !shape.stream {
         return unary(follower, names, shape.include_report, identity).await;
@@ -191,6 +188,14 @@ pub async fn respond(started: Started, shape: ResponseShape, identity: &RequestI
             sse::stream(follower, chunks, &names)
         }
     })
+}
+
+/// Answers with a run that goes on by itself, or that was over when the request was repeated.
+pub fn accepted(head: &Head, is_over: bool) -> Response {
+    let run = if is_over { RunObject::from(head) } else { RunObject::queued(head) };
+    let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
+    sse::name_run(&mut response, &RunNames::from(head));
+    response
 }
 
 /// An answer, written in one piece of memory, which most answers fit into.

@@ -34,6 +34,7 @@ mod routes;
 mod run_events;
 mod run_trace;
 mod runs;
+mod schedules;
 mod session_copies;
 mod sessions;
 mod skills;
@@ -67,10 +68,12 @@ use crate::api::auth::{Guard, RequestRates};
 use crate::api::error::ApiError;
 use crate::api::index::DESCRIPTION;
 use crate::api::routes::routes;
+use crate::api::schedules::ScheduledRequests;
 use crate::api::unknown::{unknown_url, wrong_method};
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
 pub fn router(agent: Agent, rates: &Arc<RequestRates>, metrics: MetricsAccess) -> Router {
+    agent.schedules().read_with(Arc::new(ScheduledRequests));
     let guard = Guard { rates: rates.clone(), agent: agent.clone() };
     let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from(DESCRIPTION));

@@ -174,6 +174,15 @@ pub struct PreconditionHeaders {
     if_none_match: Option<String>,
 }
 
+/// The schedule that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes; the handlers read the path")]
+pub struct SchedulePath {
+    /// The schedule
+    schedule: String,
+}
+
 /// Whose memory is meant.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -16,8 +16,8 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, metrics, models, questions, run_events, run_trace, runs, session_copies, sessions, skills,
-    tool_results, tools, usage,
+    memory_documents, metrics, models, questions, run_events, run_trace, runs, schedules, session_copies, sessions,
+    skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -30,6 +30,7 @@ use crate::config::Scope;
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
+        (name = "schedules", description = "Requests that the server makes itself, at certain times"),
         (name = "memory", description = "What agents remember, and what they know how to do"),
         (name = "models", description = "What can be asked for"),
         (name = "usage", description = "What runs took, and what is left"),
@@ -134,6 +135,11 @@ fn guarded() -> Vec<Row> {
         ),
         needs(Scope::Agents, row!("/v1/agents/{agent}/versions", get agents::versions)),
         needs(Scope::Agents, row!("/v1/agents/{agent}/versions/{version}/restore", post agents::restore)),
+        needs(Scope::Read, row!("/v1/schedules", get schedules::list)),
+        needs(Scope::Schedules, row!("/v1/schedules", post schedules::create)),
+        needs(Scope::Read, row!("/v1/schedules/{schedule}", get schedules::get)),
+        needs(Scope::Schedules, row!("/v1/schedules/{schedule}", patch schedules::patch, delete schedules::delete)),
+        needs(Scope::Schedules, row!("/v1/schedules/{schedule}/run", post schedules::run)),
         row!("/v1/tools", get tools::list),
         needs(Scope::Tools, row!("/v1/tools/{name}/accepted/{hash}", put tools::accept)),
     ]

@@ -3,6 +3,7 @@
 mod bounds;
 mod errors;
 mod memory;
+mod schedules;
 mod sessions;
 mod streams;
 
@@ -21,7 +22,7 @@ use crate::agent::Generation;
 use crate::api::MetricsAccess;
 use crate::api::health::Stalled;
 use crate::api::{openapi, router};
-use crate::config::{KeyConfig, QuotaConfig, Scopes, key};
+use crate::config::{KeyConfig, QuotaConfig, Scope, Scopes, key};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Partition, Rate, RateDecision, Store, Unavailable};

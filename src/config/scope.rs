@@ -34,6 +34,8 @@ pub enum Scope {
     Tools,
     /// Change the agents of the tenant.
     Agents,
+    /// Create, change and delete schedules, and begin their runs.
+    Schedules,
 }
 
 impl Word for Scope {
@@ -50,6 +52,7 @@ impl Word for Scope {
         ("metrics", Self::Metrics),
         ("tools", Self::Tools),
         ("agents", Self::Agents),
+        ("schedules", Self::Schedules),
     ];
 }
 

@@ -61,6 +61,10 @@ id! {
     SessionId
 }
 id! {
+    /// A schedule: chosen by the caller or minted as `sched_…`.
+    ScheduleId
+}
+id! {
     /// One tool call, unique over all runs: `call_…`, minted from its run's id.
     CallId
 }
@@ -136,6 +140,20 @@ impl SessionId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         (is_plain(text) && text != RESERVED).then(|| Self(text.into()))
+    }
+}
+
+impl ScheduleId {
+    /// A new id.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(prefixed("sched_", Uuid::now_v7()))
+    }
+
+    /// An id that the caller chose; `None` unless 1–128 of `A-Z a-z 0-9 . _ : -`, and not only dots.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        is_plain(text).then(|| Self(text.into()))
     }
 }
 

@@ -23,6 +23,7 @@ mod outage;
 mod outside;
 mod pending;
 mod refusals;
+mod schedules;
 mod shared;
 mod takeover;
 

@@ -9,8 +9,9 @@ mod documents;
 use std::net::IpAddr;
 
 pub use self::documents::{
-    COLLECTIONS, agent_version, agents_index, agents_partition, collection, collection_entry, documents_of,
-    documents_partition, user_partition,
+    COLLECTIONS, SCHEDULES, agent_version, agents_index, agents_partition, collection, collection_entry, documents_of,
+    documents_partition, due_schedule, due_schedules_partition, schedule, schedule_lease, schedules_count,
+    schedules_partition, user_partition,
 };
 
 use crate::store::{Key, Partition, Topic};

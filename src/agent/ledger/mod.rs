@@ -83,6 +83,17 @@ impl Ledger {
         document.map(|document| decode(&document.value)).transpose()
     }
 
+    /// Whether there is such a run, and it has not ended.
+    pub(super) async fn is_live(
+        &self,
+        tenant: &Tenant,
+        session: Option<&SessionId>,
+        run: &RunId,
+    ) -> Result<bool, Unavailable> {
+        let head = self.head(&keys::run_partition(tenant, session, run), run).await?;
+        Ok(head.is_some_and(|head| !head.status.is_final()))
+    }
+
     /// What a run is asked to do; `None` once it has ended.
     pub(super) async fn spec(&self, partition: &Partition, run: &RunId) -> Result<Option<RunSpec>, Unavailable> {
         let document = self.store.get(partition, &keys::spec(run)).await?;

@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-use crate::agent::ledger::head::Head;
-use crate::agent::ledger::keys;
 use crate::agent::recovery::Recovery;
 use crate::store::Unavailable;
 use crate::tools::Workspaces;
@@ -65,10 +63,7 @@ impl Recovery {
     async fn needs_workspace(&self, tenant: &Tenant, owner: &Owner) -> Result<bool, Unavailable> {
         match owner {
             Owner::Session(session) => Ok(self.ledger.find_session(tenant, session).await?.is_some()),
-            Owner::Run(run) => {
-                let head: Option<Head> = self.ledger.head(&keys::run_partition(tenant, None, run), run).await?;
-                Ok(head.is_some_and(|head| !head.status.is_final()))
-            }
+            Owner::Run(run) => self.ledger.is_live(tenant, None, run).await,
             Owner::User(_) => Ok(true),
         }
     }

@@ -74,6 +74,10 @@ error_codes! {
     LayerNotFound,
     /// There is no such run for this tenant.
     RunNotFound,
+    /// There is no such schedule for this tenant.
+    ScheduleNotFound,
+    /// There is another schedule with this id.
+    ScheduleExists,
     /// There is no such call that could be approved or answered.
     CallNotFound,
     /// There is nothing at this path.

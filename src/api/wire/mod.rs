@@ -21,6 +21,7 @@ pub mod openai_chat;
 pub mod openai_error;
 pub mod restored;
 pub mod run;
+pub mod schedule;
 pub mod session;
 pub mod snapshot;
 pub mod stored_agent;

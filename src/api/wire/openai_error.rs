@@ -72,6 +72,8 @@ const TABLE: &[(ErrorCode, u16, &str, &str)] = &[
     (ErrorCode::SessionNotFound, 404, "invalid_request_error", "session_not_found"),
     (ErrorCode::DocumentNotFound, 404, "invalid_request_error", "document_not_found"),
     (ErrorCode::LayerNotFound, 404, "invalid_request_error", "layer_not_found"),
+    (ErrorCode::ScheduleNotFound, 404, "invalid_request_error", "schedule_not_found"),
+    (ErrorCode::ScheduleExists, 409, "conflict_error", "schedule_exists"),
     (ErrorCode::RunNotFound, 404, "invalid_request_error", "run_not_found"),
     (ErrorCode::CallNotFound, 404, "invalid_request_error", "call_not_found"),
     (ErrorCode::UnknownUrl, 404, "invalid_request_error", "unknown_url"),

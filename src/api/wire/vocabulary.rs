@@ -10,6 +10,7 @@ use crate::types::guard::InputMode;
 use crate::types::policy::Mode;
 use crate::types::prompt::{Channel, Merge, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::schedule::{OnMissed, OnOverlap};
 use crate::types::{Effect, RunStatus, StopReason};
 
 /// Declares the schema of an enum as it is written in JSON. A variant that is left out does not compile; one after
@@ -62,6 +63,10 @@ vocabulary! {
     PromptModeText of PromptMode: None, Minimal, Full;
     /// How answers are written.
     ChannelText of Channel: Plain, Markdown, Html;
+    /// What becomes of a firing whose time passed while no server could act on it.
+    OnMissedText of OnMissed: Once, Skip;
+    /// What becomes of a firing while the run of an earlier one is live.
+    OnOverlapText of OnOverlap: Skip, Allow;
     /// What becomes of an earlier layer of the same name.
     MergeText of Merge: Replace, Add;
     /// What becomes of tool calls that no rule names.

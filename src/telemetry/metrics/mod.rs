@@ -15,6 +15,7 @@ mod models;
 mod names;
 mod of_run;
 mod runs;
+mod schedules;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use self::hooks::{Delivery, HookMetrics};
 pub use self::http::Connections;
 pub use self::mcp::{McpMetrics, McpServerState};
 pub use self::of_run::RunCounter;
+pub use self::schedules::ScheduleMetrics;
 pub use self::store::{LeaseLosses, NoticedBy, StoreFailure, StoreMetrics, StoreOperation};
 pub use self::text::Format;
 pub use self::traces::{TraceFate, TraceMetrics};
@@ -60,6 +62,7 @@ struct All {
     lease_losses: LeaseLosses,
     traces: Arc<TraceMetrics>,
     hooks: HookMetrics,
+    schedules: ScheduleMetrics,
     upstreams: UpstreamMetrics,
     mcp: McpMetrics,
     gauges: Gauges,
@@ -182,6 +185,7 @@ impl Metrics {
         let lease_losses = LeaseLosses::declare(&mut to);
         let traces = Arc::new(TraceMetrics::declare(&mut to));
         let hooks = HookMetrics::declare(&mut to);
+        let schedules = ScheduleMetrics::declare(&mut to);
         let upstreams = UpstreamMetrics::declare(&mut to);
         let mcp = McpMetrics::declare(&mut to);
         let gauges = Gauges::declare(&mut to);
@@ -195,6 +199,7 @@ impl Metrics {
             lease_losses,
             traces,
             hooks,
+            schedules,
             upstreams,
             mcp,
             gauges,
@@ -230,6 +235,12 @@ impl Metrics {
     #[must_use]
     pub fn hooks(&self) -> HookMetrics {
         self.0.as_ref().map(|all| all.hooks.clone()).unwrap_or_default()
+    }
+
+    /// What counts what schedules do.
+    #[must_use]
+    pub fn schedules(&self) -> ScheduleMetrics {
+        self.0.as_ref().map(|all| all.schedules.clone()).unwrap_or_default()
     }
 
     /// What is counted of upstreams, if anything is.

@@ -85,6 +85,7 @@ fn every_declared_metric_is_written_under_its_name() {
     });
     hooks.delivered("h", Delivery::Delivered);
     hooks.matched("h", HookPoint::RunEnd);
+    metrics.schedules().fired("started");
     all.runs.guards.count(&Guarded::Triggered(crate::types::guard::Triggered {
         name: "g".into(),
         on: GuardPoint::Output,

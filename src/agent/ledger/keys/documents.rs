@@ -1,8 +1,8 @@
-//! The names of what tenants keep beside runs and sessions: documents, and agents.
+//! The names of what tenants keep beside runs and sessions: documents, agents and schedules.
 
 use super::named;
 use crate::store::{Key, Partition};
-use crate::types::Tenant;
+use crate::types::{ScheduleId, Tenant};
 
 /// The partition of documents of an agent, or of those that all agents of a tenant have.
 pub fn documents_partition(tenant: &Tenant, agent: Option<&str>) -> Partition {
@@ -46,4 +46,37 @@ pub fn agents_index() -> Key {
 /// A version of an agent.
 pub fn agent_version(name: &str, version: u64) -> Key {
     format!("version/{name}/{version}").into()
+}
+
+/// The partition of the schedules of a tenant.
+pub fn schedules_partition(tenant: &Tenant) -> Partition {
+    Partition::new(named(&[tenant.as_str(), "/schedules"]))
+}
+
+/// A schedule.
+pub fn schedule(id: &ScheduleId) -> Key {
+    named(&[SCHEDULES, id.as_str()])
+}
+
+/// What the keys of schedules begin with.
+pub const SCHEDULES: &str = "schedule/";
+
+/// How many schedules a tenant has.
+pub fn schedules_count() -> Key {
+    "schedules".into()
+}
+
+/// The lease of the replica that acts on a schedule.
+pub fn schedule_lease(id: &ScheduleId) -> Key {
+    named(&["firing/", id.as_str()])
+}
+
+/// The partition of the index of when schedules fire. No tenant can be named like it: their partitions have a second part.
+pub fn due_schedules_partition() -> Partition {
+    Partition::new("schedules")
+}
+
+/// An entry of that index. Texts of one length are in the order of their numbers.
+pub fn due_schedule(at_ms: u64, tenant: &Tenant, id: &ScheduleId) -> Key {
+    format!("{at_ms:020}/{tenant}/{id}").into()
 }

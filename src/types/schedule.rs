@@ -1,0 +1,147 @@
+//! Schedules: requests that the server makes itself, at certain times.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{RunId, ScheduleId, SessionId};
+
+/// Most firings that a schedule remembers.
+pub const MOST_FIRINGS: usize = 20;
+
+/// A schedule, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Its name in paths.
+    pub id: ScheduleId,
+    /// What its owner says of it.
+    pub settings: ScheduleSettings,
+    /// Grows with every change of its settings.
+    pub version: u64,
+    /// The name of the key that changed it last, whose runs it begins; `None` for a server without keys.
+    pub key_name: Option<String>,
+    /// When it was made, Unix milliseconds.
+    pub created_ms: u64,
+    /// When its settings were changed, Unix milliseconds.
+    pub updated_ms: u64,
+    /// When it fires next, Unix milliseconds; `None` if it is off.
+    pub next_ms: Option<u64>,
+    /// Its last firings, the newest last.
+    pub firings: Vec<Firing>,
+}
+
+/// What the owner of a schedule says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleSettings {
+    /// When it fires: a cron expression of five fields.
+    pub cron: String,
+    /// By which clock, a name of the IANA database.
+    pub time_zone: String,
+    /// The body of the request, as JSON.
+    pub request: String,
+    /// What becomes of a firing whose time passed while no server could do it.
+    pub on_missed: OnMissed,
+    /// What becomes of a firing while the run of an earlier one is live.
+    pub on_overlap: OnOverlap,
+    /// Whether it fires.
+    pub enabled: bool,
+}
+
+/// What becomes of a firing whose time passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMissed {
+    /// It happens late; of several that were missed, one happens.
+    #[default]
+    Once,
+    /// It does not happen.
+    Skip,
+}
+
+/// What becomes of a firing while the run of an earlier one is live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnOverlap {
+    /// It does not happen.
+    #[default]
+    Skip,
+    /// It happens: several runs of the schedule may be live.
+    Allow,
+}
+
+/// That the time of a schedule came, or somebody asked for its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firing {
+    /// The time that came, Unix milliseconds; `None` if somebody asked for it.
+    pub due_ms: Option<u64>,
+    /// When it was acted on, Unix milliseconds.
+    pub at_ms: u64,
+    /// What became of it.
+    pub result: FiringResult,
+}
+
+/// What became of a firing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FiringResult {
+    /// A run began.
+    Started {
+        /// The run.
+        run: RunId,
+        /// Its session.
+        session: Option<SessionId>,
+    },
+    /// It was skipped, as the schedule says.
+    Skipped(SkipReason),
+    /// The request was refused.
+    Refused(String),
+}
+
+/// Why a firing was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// Its time passed while no server could act on it.
+    Missed,
+    /// The run of an earlier firing was live.
+    Overlap,
+}
+
+impl FiringResult {
+    /// In one word, for metrics and callers.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "started",
+            Self::Skipped(_) => "skipped",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl SkipReason {
+    /// In one sentence, for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Missed => "its time passed while no server could act on it",
+            Self::Overlap => "the run of an earlier firing was live",
+        }
+    }
+}
+
+impl Schedule {
+    /// The run that it began last, and the run's session.
+    #[must_use]
+    pub fn last_run(&self) -> Option<(&RunId, Option<&SessionId>)> {
+        self.firings.iter().rev().find_map(|firing| match &firing.result {
+            FiringResult::Started { run, session } => Some((run, session.as_ref())),
+            FiringResult::Skipped(_) | FiringResult::Refused(_) => None,
+        })
+    }
+
+    /// Remembers a firing.
+    pub fn remember(&mut self, firing: Firing) {
+        self.firings.push(firing);
+        let forgotten = self.firings.len().saturating_sub(MOST_FIRINGS);
+        self.firings.drain(..forgotten);
+    }
+}
