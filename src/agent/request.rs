@@ -86,6 +86,9 @@ pub struct NewRun {
     pub options: RunOptions,
     /// Whether the caller waits for the run's end, and reads nothing before.
     pub waits_for_the_end: bool,
+    /// Whether nobody waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
+    /// of a budget, nor answers a run that waits, nor takes its place.
+    pub unattended: bool,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
     /// The claim of the caller's key under which it came, once it is made.
@@ -300,6 +303,7 @@ impl NewRun {
             on_conflict: OnConflict::Reject,
             options,
             waits_for_the_end: false,
+            unattended: false,
             warnings: Vec::new(),
             claim: None,
             memory: Arc::default(),

@@ -23,7 +23,7 @@ use crate::api::wire::schedule::{
     CreateSchedule, PatchSchedule, ScheduleDeletion, ScheduleObject, read_create, read_patch,
 };
 use crate::types::ScheduleId;
-use crate::types::run::OnDisconnect;
+use crate::types::run::{OnConflict, OnDisconnect};
 use crate::types::schedule::Schedule;
 
 /// Lists the schedules of the tenant by their ids. A key that may use some agents only sees its own.
@@ -142,9 +142,18 @@ impl RequestReader for ScheduledRequests {
         if new.run.is_some() || !new.answered.is_empty() || !new.decisions.is_empty() {
             return Err(bad(WireError::invalid("messages", "a schedule begins runs; it cannot answer one that waits")));
         }
+        if new.on_conflict == OnConflict::Interrupt {
+            let message = "a schedule interrupts no run; `enqueue` has its run wait";
+            return Err(bad(WireError::invalid("agent.on_conflict", message)));
+        }
+        if new.servers.is_some() {
+            let message = "a schedule names no MCP server: what such a server is shown would be kept for all who may read \
+                           schedules; declare the server in the configuration";
+            return Err(bad(WireError::invalid("tools", message)));
+        }
         // Nobody reads it.
         new.options.on_disconnect = OnDisconnect::Continue;
-        new.waits_for_the_end = false;
+        (new.waits_for_the_end, new.unattended) = (false, true);
         Ok(new)
     }
 }

@@ -24,6 +24,8 @@ pub struct Schedule {
     pub updated_ms: u64,
     /// When it fires next, Unix milliseconds; `None` if it is off.
     pub next_ms: Option<u64>,
+    /// Names the entry of that firing in the index of all schedules, which no other has.
+    pub entry: u64,
     /// Its last firings, the newest last.
     pub firings: Vec<Firing>,
 }

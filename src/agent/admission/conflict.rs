@@ -79,6 +79,9 @@ impl Admission {
     /// A new run that is refused changes nothing, so it is checked first.
     async fn end_waiting(&self, new: &NewRun, session: &Session, waiting: &Head) -> Result<(), StartError> {
         check_may_end(new, waiting)?;
+        if new.unattended {
+            return Err(StartError::SessionBusy { session: session.id.clone(), run: waiting.id.clone() });
+        }
         if waiting.reason == Some(StopReason::Approval) && new.on_conflict != OnConflict::Interrupt {
             return Err(StartError::SessionWaits { session: session.id.clone(), run: waiting.id.clone() });
         }

@@ -25,6 +25,7 @@ use crate::agent::request::NewRun;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::request_memory::RequestMemory;
 use crate::failpoint;
+use crate::store::Unavailable;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::{RunId, SessionId, Tenant};
 
@@ -40,6 +41,20 @@ impl Admission {
             }
         });
         self.lifecycle.run_detached(starting).await
+    }
+
+    /// The run that a request with this key began, if one did, and the run's session.
+    pub async fn begun_under(
+        &self,
+        tenant: &Tenant,
+        key: &RequestKey,
+    ) -> Result<Option<(RunId, Option<SessionId>)>, Unavailable> {
+        let Some((claim, _)) = self.read_claim(&keys::claim_partition(tenant, &key.name)).await? else {
+            return Ok(None);
+        };
+        let Target::Run { id, session, .. } = claim.target else { return Ok(None) };
+        let head = self.ledger.head(&keys::run_partition(tenant, session.as_ref(), &id), &id).await?;
+        Ok(head.map(|_| (id, session)))
     }
 
     /// Claims the request's key and starts the run that the claim names, or joins the run of an earlier request with

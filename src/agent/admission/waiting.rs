@@ -36,6 +36,7 @@ fn may_answer(new: &NewRun, found: &Versioned) -> bool {
         OnConflict::Interrupt | OnConflict::Concurrent => false,
     };
     yields
+        && !new.unattended
         && found.session.active_run.is_some()
         && new.answered.is_empty()
         && new.approvals.is_empty()

@@ -17,6 +17,9 @@ use crate::types::{Expected, ScheduleId, Tenant};
 /// Longest request of a schedule, in bytes of JSON.
 const LONGEST_REQUEST: usize = 64 << 10;
 
+/// Longest cron expression, in bytes.
+const LONGEST_CRON: usize = 256;
+
 /// Who makes or changes a schedule, which then asks in this name.
 #[derive(Debug, Clone, Copy)]
 pub struct Scheduler<'a> {
@@ -48,6 +51,7 @@ impl Schedules {
             created_ms: now_ms,
             updated_ms: now_ms,
             next_ms,
+            entry: fresh_entry(),
             firings: Vec::new(),
         };
         self.announce(by.tenant, &schedule).await?;
@@ -55,7 +59,11 @@ impl Schedules {
         let count = Write::Add { counter: keys::schedules_count(), delta: 1, ceiling: Some(most) };
         let tx = Tx::new(keys::schedules_partition(by.tenant));
         let tx = tx.put_at(keys::schedule(&id), 0, encode(&schedule), None).write(count);
-        match self.store().commit(tx).await {
+        let committed = self.store().commit(tx).await;
+        if !matches!(committed, Ok(()) | Err(CommitError::Unavailable(_))) {
+            self.withdraw(by.tenant, &schedule).await;
+        }
+        match committed {
             Ok(()) => {
                 tracing::info!(tenant = %by.tenant, schedule = %id, key = by.key_name, "a schedule was made");
                 Ok(schedule)
@@ -88,7 +96,7 @@ impl Schedules {
             if after == before {
                 return Ok(before);
             }
-            after.next_ms = self.check(by, &after.settings)?;
+            (after.next_ms, after.entry) = (self.check(by, &after.settings)?, fresh_entry());
             (after.version, after.updated_ms) = (before.version + 1, self.store().now_ms());
             if self.replace(by.tenant, (version, &before), &after).await? {
                 tracing::info!(tenant = %by.tenant, schedule = %id, key = by.key_name, "a schedule was changed");
@@ -128,7 +136,7 @@ impl Schedules {
         (version, before): (u64, &Schedule),
         after: &Schedule,
     ) -> Result<bool, ScheduleError> {
-        let moves = before.next_ms != after.next_ms;
+        let moves = before.entry != after.entry;
         if moves {
             self.announce(tenant, after).await?;
         }
@@ -140,7 +148,12 @@ impl Schedules {
                 Ok(true)
             }
             Ok(()) => Ok(true),
-            Err(CommitError::VersionConflict { .. }) => Ok(false),
+            Err(CommitError::VersionConflict { .. }) => {
+                if moves {
+                    self.withdraw(tenant, after).await;
+                }
+                Ok(false)
+            }
             Err(error) => Err(unavailable(error).into()),
         }
     }
@@ -162,6 +175,9 @@ impl Schedules {
 
     /// When a schedule of these settings fires next, if it is on and may be made.
     fn check(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<Option<u64>, ScheduleError> {
+        if settings.cron.len() > LONGEST_CRON {
+            return Err(invalid("cron", format!("must not be longer than {LONGEST_CRON} bytes")));
+        }
         let table = Timetable::parse(&settings.cron, &settings.time_zone).map_err(|bad| match bad {
             BadTimetable::Cron(what) => invalid("cron", what),
             BadTimetable::TimeZone(what) => invalid("time_zone", what),
@@ -193,7 +209,13 @@ impl Schedules {
 }
 
 fn entry(tenant: &Tenant, schedule: &Schedule) -> Option<DueSchedule> {
-    Some(DueSchedule { at_ms: schedule.next_ms?, tenant: tenant.clone(), id: schedule.id.clone() })
+    let Schedule { id, next_ms, entry, .. } = schedule;
+    Some(DueSchedule { at_ms: (*next_ms)?, tenant: tenant.clone(), id: id.clone(), entry: *entry })
+}
+
+/// What no other entry of the index has.
+pub(super) fn fresh_entry() -> u64 {
+    uuid::Uuid::now_v7().as_u64_pair().1
 }
 
 fn check_version(schedule: &Schedule, expected: Expected) -> Result<(), ScheduleError> {

@@ -3,14 +3,21 @@
 //! As with the due index of runs, an entry is a hint. It is put before the schedule that it belongs to is stored, so no
 //! schedule is without one; and it is compared with the schedule before anything is done.
 
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
-use crate::store::{Order, Scan, Store, Tx, Unavailable, Write};
+use crate::store::pages::scan_pages;
+use crate::store::{Key, Order, Scan, Store, Tx, Unavailable, Write};
 use crate::types::{ScheduleId, Tenant};
 
+/// Entries read at a time.
+const PAGE: usize = 256;
 /// Most entries that one look returns. The next one finds what is left.
-const MOST: usize = 256;
+const MOST: usize = 4_096;
 
 /// That a schedule fires at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +28,8 @@ pub struct DueSchedule {
     pub tenant: Tenant,
     /// Which.
     pub id: ScheduleId,
+    /// What no other entry of the schedule has: who removes the entry that they put does not remove another's.
+    pub entry: u64,
 }
 
 /// What a look finds.
@@ -45,34 +54,41 @@ impl DueSchedule {
         store.commit(Tx::new(keys::due_schedules_partition()).write(delete)).await.map_err(unavailable)
     }
 
-    fn key(&self) -> crate::store::Key {
-        keys::due_schedule(self.at_ms, &self.tenant, &self.id)
+    fn key(&self) -> Key {
+        keys::due_schedule(self.at_ms, &self.tenant, &self.id, self.entry)
     }
 
+    /// `None` for what this version does not know: another replica's version does.
     fn parse(key: &str, value: &[u8]) -> Option<Self> {
-        let (at, id) = (key.split('/').next()?, key.rsplit('/').next()?);
-        Some(Self { at_ms: at.parse().ok()?, tenant: decode(value).ok()?, id: ScheduleId::parse(id)? })
+        let mut parts = key.split('/');
+        let (at, _, id, entry) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let entry = u64::from_str_radix(entry, 16).ok()?;
+        Some(Self { at_ms: at.parse().ok()?, tenant: decode(value).ok()?, id: ScheduleId::parse(id)?, entry })
     }
 }
 
 /// What is due at `now_ms` or was due before. While nothing is, this reads one entry at most.
 pub async fn until(store: &dyn Store, now_ms: u64) -> Result<Found, Unavailable> {
-    let mut found = Found::default();
-    for limit in [1, MOST] {
-        let scan = Scan { prefix: String::new(), after: None, limit, order: Order::Ascending };
-        found = Found::default();
-        for (key, document) in store.scan(&keys::due_schedules_partition(), scan).await? {
-            match DueSchedule::parse(&key, &document.value) {
-                Some(due) if due.at_ms > now_ms => {
-                    found.next_ms = Some(due.at_ms);
-                    return Ok(found);
-                }
-                Some(due) => found.due.push(due),
-                None => tracing::error!(%key, "an entry of the index of schedules is damaged"),
+    let partition = keys::due_schedules_partition();
+    let at = |key: &str| key.split('/').next().and_then(|at| at.parse::<u64>().ok());
+    let scan = |limit| Scan { prefix: String::new(), after: None, limit, order: Order::Ascending };
+    let first = store.scan(&partition, scan(1)).await?;
+    let mut found = Found { due: Vec::new(), next_ms: first.first().and_then(|(key, _)| at(key)) };
+    if found.next_ms.is_none_or(|next_ms| next_ms > now_ms) && first.first().is_none_or(|(key, _)| at(key).is_some()) {
+        return Ok(found);
+    }
+    found.next_ms = None;
+    let mut pages = pin!(scan_pages(store, &partition, scan(PAGE)));
+    while let Some(page) = pages.try_next().await? {
+        for (key, document) in page {
+            if at(&key).is_some_and(|at| at > now_ms) {
+                found.next_ms = at(&key);
+                return Ok(found);
             }
-        }
-        if found.due.is_empty() {
-            break;
+            found.due.extend(DueSchedule::parse(&key, &document.value));
+            if found.due.len() >= MOST {
+                return Ok(found);
+            }
         }
     }
     Ok(found)

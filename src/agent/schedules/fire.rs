@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::error::{ClaimError, StartError, StorageError};
 use crate::agent::ledger::keys;
-use crate::agent::schedules::change::invalid;
+use crate::agent::schedules::change::{fresh_entry, invalid};
 use crate::agent::schedules::decide::decide;
 use crate::agent::schedules::due::DueSchedule;
 use crate::agent::schedules::{ScheduleError, Scheduler, Schedules, Timetable};
@@ -14,8 +14,8 @@ use crate::config::Scope;
 use crate::failpoint;
 use crate::store::Unavailable;
 use crate::store::retry::RetryConflicts;
-use crate::types::Tenant;
 use crate::types::schedule::{Firing, FiringResult, Schedule};
+use crate::types::{ScheduleId, Tenant};
 
 /// For how long a replica that acts on a schedule keeps others from it. Whoever comes after it finds what it has done.
 const LEASE: Duration = Duration::from_secs(10);
@@ -54,10 +54,17 @@ impl Schedules {
     async fn fire_alone(&self, due: &DueSchedule) -> Result<(), NotNow> {
         let found = self.find(&due.tenant, &due.id).await.map_err(ScheduleError::from)?;
         let Some((_, schedule)) = found.filter(|(_, found)| found.next_ms == Some(due.at_ms)) else { return Ok(()) };
-        let is_live = self.is_live(&due.tenant, &schedule).await.map_err(ScheduleError::from)?;
-        let result = match decide(&schedule.settings, due.at_ms, self.store().now_ms(), is_live) {
-            Ok(()) => self.begin(due, &schedule).await?,
-            Err(why) => FiringResult::Skipped(why),
+        let key = key_of(due);
+        // A replica that died after it began the run left this to be noted.
+        let begun = self.admission.begun_under(&due.tenant, &key).await.map_err(ScheduleError::from)?;
+        let result = if let Some((run, session)) = begun {
+            FiringResult::Started { run, session }
+        } else {
+            let is_live = self.is_live(&due.tenant, &schedule).await.map_err(ScheduleError::from)?;
+            match decide(&schedule.settings, due.at_ms, self.store().now_ms(), is_live) {
+                Ok(()) => self.begin(due, &schedule, &key).await?,
+                Err(why) => FiringResult::Skipped(why),
+            }
         };
         failpoint::hit("schedule.begun");
         self.note(due, result).await?;
@@ -66,16 +73,14 @@ impl Schedules {
     }
 
     /// Begins the run of a firing, once however often this is called for it.
-    async fn begin(&self, due: &DueSchedule, schedule: &Schedule) -> Result<FiringResult, NotNow> {
-        let name = format!("schedule/{}/{}", due.id, due.at_ms);
-        let key = RequestKey { fingerprint: name.clone(), name, kind: RequestKeyKind::Key };
+    async fn begin(&self, due: &DueSchedule, schedule: &Schedule, key: &RequestKey) -> Result<FiringResult, NotNow> {
         let generation = self.generations.current();
         let new = match self.request_of(&due.tenant, schedule, &generation) {
             Ok(new) => new,
             Err(ScheduleError::Store(error)) => return Err(ScheduleError::Store(error).into()),
             Err(error) => return Ok(FiringResult::Refused(error.to_string())),
         };
-        match self.admission.start(new, Some(&key)).await {
+        match self.admission.start(new, Some(key)).await {
             Ok(started) => Ok(begun(&started)),
             Err(error) if passes(&error) => Err(NotNow::Passing(error.to_string())),
             Err(error) => Ok(FiringResult::Refused(error.to_string())),
@@ -96,7 +101,7 @@ impl Schedules {
             after.remember(Firing { due_ms: Some(due.at_ms), at_ms, result: result.clone() });
             // One that was changed meanwhile fires next as it was changed.
             if before.next_ms == Some(due.at_ms) {
-                after.next_ms = next(&after, at_ms.max(due.at_ms));
+                (after.next_ms, after.entry) = (next(&after, at_ms.max(due.at_ms)), fresh_entry());
             }
             if self.replace(&due.tenant, (version, &before), &after).await? {
                 tracing::info!(tenant = %due.tenant, schedule = %due.id, due_ms = due.at_ms, ?result, "a schedule fired");
@@ -107,26 +112,35 @@ impl Schedules {
         Err(ScheduleError::Busy(due.id.clone()))
     }
 
-    /// Begins a run of a schedule now, whatever its settings say of when; with a key, once.
+    /// Begins a run of a schedule now, whatever its settings say of when; with a key, once. Both are done even if the caller
+    /// is gone.
     pub async fn run_now(
-        &self,
+        self: &Arc<Self>,
         by: Scheduler<'_>,
         schedule: &Schedule,
         key: Option<&RequestKey>,
     ) -> Result<Started, ScheduleError> {
         let new = noted(self.read_request(by, &schedule.settings.request)?, schedule);
-        let started = self.admission.start(new, key).await.map_err(|error| ScheduleError::Start(Box::new(error)))?;
-        if !started.joined {
-            self.note_asked(by.tenant, schedule, begun(&started)).await?;
-        }
-        Ok(started)
+        let (schedules, tenant, id, key) = (self.clone(), by.tenant.clone(), schedule.id.clone(), key.cloned());
+        let running = Box::pin(async move {
+            let started = schedules.admission.start(new, key.as_ref()).await;
+            let started = started.map_err(|error| ScheduleError::Start(Box::new(error)))?;
+            if let Err(error) = schedules.note_asked(&tenant, &id, begun(&started)).await {
+                tracing::warn!(schedule = %id, run = %started.head.id, %error, "the schedule could not note the run");
+            }
+            Ok(started)
+        });
+        self.admission.lifecycle.run_detached(running).await
     }
 
     /// Remembers a firing that somebody asked for.
-    async fn note_asked(&self, tenant: &Tenant, asked: &Schedule, result: FiringResult) -> Result<(), ScheduleError> {
+    async fn note_asked(&self, tenant: &Tenant, id: &ScheduleId, result: FiringResult) -> Result<(), ScheduleError> {
         let mut retry = RetryConflicts::new();
         while retry.next().await {
-            let Some((version, before)) = self.find(tenant, &asked.id).await? else { return Ok(()) };
+            let Some((version, before)) = self.find(tenant, id).await? else { return Ok(()) };
+            if before.firings.iter().any(|firing| firing.result == result) {
+                return Ok(());
+            }
             let mut after = before.clone();
             after.remember(Firing { due_ms: None, at_ms: self.store().now_ms(), result: result.clone() });
             if self.replace(tenant, (version, &before), &after).await? {
@@ -134,7 +148,7 @@ impl Schedules {
                 return Ok(());
             }
         }
-        Err(ScheduleError::Busy(asked.id.clone()))
+        Err(ScheduleError::Busy(id.clone()))
     }
 
     /// The request that a schedule makes, if its key may still make it.
@@ -185,6 +199,12 @@ fn noted(mut new: NewRun, schedule: &Schedule) -> NewRun {
     new
 }
 
+/// Under which a run of this firing begins, once.
+fn key_of(due: &DueSchedule) -> RequestKey {
+    let name = format!("schedule/{}/{}", due.id, due.at_ms);
+    RequestKey { fingerprint: name.clone(), name, kind: RequestKeyKind::Key }
+}
+
 fn begun(started: &Started) -> FiringResult {
     let session = started.session.as_ref().map(|session| session.id.clone());
     FiringResult::Started { run: started.head.id.clone(), session }
@@ -207,5 +227,5 @@ fn passes(error: &StartError) -> bool {
             | StartError::TooManyServers(_)
             | StartError::Claim(ClaimError::Busy | ClaimError::Store(_))
             | StartError::Storage(StorageError::Store(_))
-    )
+    ) || matches!(error, StartError::BudgetExceeded { short, .. } if short.may_pass())
 }

@@ -10,15 +10,16 @@ use super::contention::Distant;
 use super::replicas::shared;
 use super::support::{Say, TestAgent, catalog, outcome, request, watch};
 use crate::agent::control::Filter;
+use crate::agent::error::StartError;
 use crate::agent::ledger::keys;
 use crate::agent::schedules::{BadRequest, MOST_SCHEDULES, RequestReader, RequestedBy, ScheduleError, Scheduler};
 use crate::agent::{Generation, NewRun};
 use crate::config::{KeyConfig, QuotaConfig, Scope, Scopes};
-use crate::store::Store;
 use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Order, Scan, Store, Tx, Write};
 use crate::types::clock;
 use crate::types::schedule::{Firing, FiringResult, OnMissed, OnOverlap, Schedule, ScheduleSettings, SkipReason};
-use crate::types::{Expected, Message, Role, RunId, RunStatus, ScheduleId, Tenant};
+use crate::types::{Expected, Message, Role, RunId, RunStatus, ScheduleId, SessionId, Tenant};
 
 const MINUTE: i64 = 60_000;
 
@@ -143,13 +144,14 @@ async fn a_schedule_fires_once_however_many_replicas_look() {
     assert_eq!(runs(&replicas[0]).await, fired);
 }
 
-/// A replica that dies after it began the run, and before that is stored, leaves the firing to another one.
+/// A replica that dies after it began the run, and before that is stored, leaves the firing to another one, which says that the
+/// run began, however late it comes.
 #[tokio::test(start_paused = true)]
 async fn a_firing_that_was_not_noted_leads_to_the_same_run() {
     let store = shared();
     let faulty = Faulty::new(store.clone(), |_| Fate::Happens);
     let first = replica(&(faulty.clone() as Arc<dyn Store>), says());
-    create(&first, every_minute()).await.unwrap();
+    create(&first, ScheduleSettings { on_missed: OnMissed::Skip, ..every_minute() }).await.unwrap();
     clock::shift(MINUTE);
     // The entry of the index comes before the note.
     faulty.next(|tx| tx.partition == keys::due_schedules_partition(), Fate::DiesBefore);
@@ -160,6 +162,7 @@ async fn a_firing_that_was_not_noted_leads_to_the_same_run() {
     let begun = runs(&second).await;
     assert_eq!(begun.len(), 1);
     tokio::time::sleep(Duration::from_secs(60)).await;
+    clock::shift(9 * MINUTE);
     second.schedules().fire_what_is_due().await;
     assert_eq!(read(&second).await.firings.into_iter().map(run_of).collect::<Vec<_>>(), begun);
     assert_eq!(runs(&second).await, begun);
@@ -283,4 +286,73 @@ async fn there_are_so_many_schedules_and_each_can_be_asked_to_run() {
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Completed);
     let now = read(&agent).await;
     assert_eq!((now.next_ms, now.firings[0].due_ms, now.last_run().unwrap().0), (again.next_ms, None, &run));
+}
+
+/// What another version has put into the index, or what cannot be read, keeps nobody from firing.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_has_begun_fires_what_is_due_beside_entries_that_it_does_not_know() {
+    let store = shared();
+    for key in ["00000000000000000001/other", "no-time/at/all/0"] {
+        let put = Write::Put { key: key.into(), value: "?".into(), ttl: None };
+        store.commit(Tx::new(keys::due_schedules_partition()).write(put)).await.unwrap();
+    }
+    let agent = replica(&store, says());
+    agent.begin();
+    create(&agent, every_minute()).await.unwrap();
+    clock::shift(MINUTE);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(results(&read(&agent).await), [None]);
+}
+
+/// Who is slow to remove its entry removes no other.
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_is_turned_off_and_on_at_once_fires() {
+    let store = shared();
+    let faulty = Faulty::new(store.clone(), |_| Fate::Happens);
+    let (slow, quick) = (replica(&(faulty.clone() as Arc<dyn Store>), says()), replica(&store, says()));
+    create(&slow, every_minute()).await.unwrap();
+    let removes = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Delete { .. }));
+    faulty.next(move |tx| tx.partition == keys::due_schedules_partition() && removes(tx), Fate::Hangs);
+    let off = tokio::spawn({
+        let slow = slow.clone();
+        async move { change(&slow, ScheduleSettings { enabled: false, ..every_minute() }).await }
+    });
+    faulty.reached().await;
+    let on = change(&quick, every_minute()).await;
+    faulty.go_on();
+    assert_eq!((off.await.unwrap().version, on.version), (2, 3));
+    clock::shift(MINUTE);
+    quick.schedules().fire_what_is_due().await;
+    assert_eq!(results(&read(&quick).await), [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_leaves_nothing_in_the_index() {
+    let store = shared();
+    let agent = replica(&store, says());
+    create(&agent, every_minute()).await.unwrap();
+    let cron = ScheduleSettings { cron: "0 0 29 2 *".to_owned(), ..every_minute() };
+    create(&agent, cron.clone()).await.unwrap_err();
+    let long = ScheduleSettings { cron: format!("{}0 7 * * *", "0,".repeat(200)), ..cron };
+    let refused = create(&agent, long).await;
+    assert!(matches!(&refused, Err(ScheduleError::Invalid { field, .. }) if field == "cron"), "{refused:?}");
+    let scan = Scan { prefix: String::new(), after: None, limit: 100, order: Order::Ascending };
+    assert_eq!(store.scan(&keys::due_schedules_partition(), scan).await.unwrap().len(), 1);
+}
+
+/// What a schedule says to a session in which a run asks its user is no answer.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_attends_answers_no_question() {
+    let question = r#"{"question":"Delete all?"}"#;
+    let agent = replica(&shared(), vec![Say::Calls("", vec![("ask_user", question)]), Say::Text(&["done"])]);
+    let session = SessionId::parse("s");
+    let tools = Some(vec!["ask_user".to_owned()]);
+    let asks = agent.start(NewRun { session: session.clone(), tools, ..request() }, None).await.unwrap();
+    let asking = asks.head.id.clone();
+    assert_eq!(outcome(&watch(asks).await).status(), RunStatus::RequiresAction);
+    let says = NewRun { session, unattended: true, ..request() };
+    let refused = agent.start(says.clone(), None).await;
+    assert!(matches!(refused, Err(StartError::SessionBusy { run, .. }) if run == asking));
+    let answers = agent.start(NewRun { unattended: false, ..says }, None).await.unwrap();
+    assert_eq!(answers.head.id, asking);
 }

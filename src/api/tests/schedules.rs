@@ -110,11 +110,18 @@ async fn what_is_wrong_with_a_schedule_is_said_with_its_place() {
         assert_eq!(answer["error"]["param"], json!(param), "{answer}");
     }
     let mut body = report();
-    for request in [json!({"dry_run": true}), json!({"run_id": "run_00000000000000000000000000000000"})] {
+    for request in [
+        json!({"dry_run": true}),
+        json!({"run_id": "run_00000000000000000000000000000000"}),
+        json!({"session_id": "s", "on_conflict": "interrupt"}),
+    ] {
         body["request"]["agent"] = request;
         let (status, answer) = post(&router, "one", &body).await;
         assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_value")), "{answer}");
     }
+    body = report();
+    body["request"]["tools"] = json!([{"type": "mcp", "server_label": "m", "server_url": "http://localhost:1/mcp", "authorization": "secret"}]);
+    assert_eq!(post(&router, "one", &body).await.1["error"]["param"], json!("request.tools"));
     body = report();
     body["request"]["messages"][0]["content"] = "x".repeat(70_000).into();
     assert_eq!(post(&router, "one", &body).await.1["error"]["param"], json!("request"));

@@ -128,7 +128,7 @@ pub struct ScheduleDeletion {
 
 impl From<Schedule> for ScheduleObject {
     fn from(schedule: Schedule) -> Self {
-        let Schedule { id, settings, version, key_name, created_ms, updated_ms, next_ms, firings } = schedule;
+        let Schedule { id, settings, version, key_name, created_ms, updated_ms, next_ms, entry: _, firings } = schedule;
         let ScheduleSettings { cron, time_zone, request, on_missed, on_overlap, enabled } = settings;
         Self {
             id: id.to_string(),

@@ -77,6 +77,6 @@ pub fn due_schedules_partition() -> Partition {
 }
 
 /// An entry of that index. Texts of one length are in the order of their numbers.
-pub fn due_schedule(at_ms: u64, tenant: &Tenant, id: &ScheduleId) -> Key {
-    format!("{at_ms:020}/{tenant}/{id}").into()
+pub fn due_schedule(at_ms: u64, tenant: &Tenant, id: &ScheduleId, entry: u64) -> Key {
+    format!("{at_ms:020}/{tenant}/{id}/{entry:016x}").into()
 }
