@@ -11,6 +11,7 @@ use super::context;
 use super::fallbacks::{self, find_upstream};
 use super::guard::{self, TextBounds};
 use super::mistake::suggestion;
+use super::profile::Profile;
 use super::prompt::PromptConfig;
 use super::quantity::seconds;
 use super::reader::Section;
@@ -95,8 +96,21 @@ pub struct LimitsConfig {
 }
 
 impl AgentConfig {
-    /// Reads an agent that inherits from `parent`, or the default agent if there is none.
+    /// Reads an agent that inherits from its profile and from `parent`, or the default agent if there is none.
     pub(super) fn read(
+        name: &str,
+        section: &mut Section<'_>,
+        parent: Option<&Self>,
+        upstreams: &[Upstream],
+        known_tools: &KnownTools,
+        input_guard: InputMode,
+    ) -> Self {
+        let profile = Profile::read(section);
+        let start = profile.map(|profile| profile.agent(name, parent, upstreams, known_tools, input_guard));
+        Self::read_settings(name, section, start.as_ref().or(parent), upstreams, known_tools, input_guard)
+    }
+
+    fn read_settings(
         name: &str,
         section: &mut Section<'_>,
         parent: Option<&Self>,

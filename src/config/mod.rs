@@ -33,6 +33,7 @@ mod options;
 mod pins;
 mod policy;
 mod price_file;
+mod profile;
 mod prompt;
 mod prompt_parents;
 mod prompt_template;

@@ -15,6 +15,7 @@ mod mistakes;
 mod openapi;
 mod pools;
 mod presets;
+mod profiles;
 mod prompts;
 mod rules;
 mod run_code;
