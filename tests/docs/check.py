@@ -1,0 +1,310 @@
+"""Runs or checks every block of code in the README and below docs: check.py LOOPGATE [PAGE…]
+
+`sh` is typed into a shell, against a server with the demo model, and what the page shows below it must be what it prints.
+`toml` must be a configuration. `json` must be JSON, of members that the description of the API has; a request must be a valid one.
+`python` and `js` must compile; those that are no fragments are run. `yaml`, `http` and `markdown` must be what they say.
+A comment above a block says why it is not run; EXCEPTED lists how many there are, so that none is added unseen.
+"""
+
+import ast
+import base64
+import collections
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+import pages
+import shown
+from shell import Shell
+
+ROOT = Path(__file__).resolve().parents[2]
+API = json.loads((ROOT / "openapi/openapi.json").read_text())
+COMPLETIONS = ("/v1/agent/completions", "/v1/chat/completions")
+
+# The blocks that are not run, and those that nothing reads, by page. Each says why in its page. Only ever shorter.
+EXCEPTED = {}
+
+
+# The messages of hooks are no answers of the API: their members stand in the code that writes them.
+MESSAGES = set(re.findall(r"\w+", (ROOT / "src/hooks/message.rs").read_text()))
+
+
+def started(*command, **more):
+    """What a program printed, and how it ended."""
+    return subprocess.run(command, capture_output=True, text=True, **more)
+
+
+def members(node, found):
+    """The names of all members that the description knows."""
+    if isinstance(node, dict):
+        found.update(node.get("properties", {}))
+        for value in node.values():
+            members(value, found)
+    elif isinstance(node, list):
+        for value in node:
+            members(value, found)
+    return found
+
+
+KNOWN = members(API, set())
+# What stands below a name that anybody chooses is not the API's.
+FREE = {"metadata", "arguments", "parameters", "schema", "answer", "properties", "settings", "effective", "structured", "metrics", "input"}
+
+
+def unknown(value, path="", known=KNOWN):
+    """The members that no schema of the description has."""
+    if isinstance(value, list):
+        return [name for entry in value for name in unknown(entry, path, known)]
+    if not isinstance(value, dict):
+        return []
+    found = []
+    for name, inner in value.items():
+        if name == shown.HOLE:
+            continue
+        if name not in known:
+            found.append(f"{path}/{name}")
+        elif name not in FREE:
+            found += unknown(inner, f"{path}/{name}", known)
+    return found
+
+
+def body_faults(path, body):
+    """What is wrong with the body of a request, by the description."""
+    templates = [re.sub(r"\{[^}]*\}", "[^/]+", name) for name in API["paths"]]
+    for name, template in zip(API["paths"], templates):
+        if not re.fullmatch(template, path):
+            continue
+        for method in ("post", "put", "patch"):
+            content = API["paths"][name].get(method, {}).get("requestBody", {}).get("content", {})
+            if "application/json" in content:
+                schema = {**content["application/json"]["schema"], "components": API["components"]}
+                best = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(body))
+                return [f"{path}: {best.message}"] if best else []
+    return [f"{path}: there is no such request"]
+
+
+def requests(text):
+    """The bodies that a block sends with curl, each with its path. A quote within a quote is where the shell puts a variable."""
+    for command in re.split(r"\bcurl ", text)[1:]:
+        path = re.search(r"(?:\$\w+|localhost:\d+|127\.0\.0\.1:\d+)(/v1/[^\s'\"?]*)", command)
+        body = re.search(r"-d '(.*?)'(?=[\s)]|$)", re.sub(r"'\"?\$\w+\"?'", "x", command), re.S)
+        if path and body:
+            yield re.sub(r"\$\w+|…", "x", path[1]), body[1]
+
+
+class Checker:
+    def __init__(self, loopgate, python, modules):
+        self.loopgate, self.python, self.modules = loopgate, python, modules
+        self.faults = []
+        self.is_refused = False
+        self.excepted = collections.Counter()
+        self.done = collections.Counter()
+
+    def fault(self, block, what):
+        self.faults.append(f"{block}: {what}")
+
+    def page(self, blocks):
+        shell, last = None, None
+        try:
+            for block, following in zip(blocks, [*blocks[1:], None]):
+                if block.word in ("not run", "shape", "drawing"):
+                    if block.word != "drawing" and not block.more:
+                        self.fault(block, "does not say why it is not run")
+                    self.excepted[block.page] += 1
+                judge = getattr(self, f"judge_{block.language or 'output'}", None)
+                if judge is None:
+                    self.fault(block, f"nothing checks blocks of {block.language}")
+                    continue
+                if shell is None and (block.word in ("serve", "file") or (self.is_run(block) and block.word != "fragment")):
+                    shell = Shell(ROOT, self.loopgate, self.python, self.modules)
+                    if not re.search(r"^(\w+=\S+ )*loopgate serve", block.text, re.M) and block.word != "serve":
+                        shell.serve()
+                if block.word == "file":
+                    (shell.home / block.more).write_text(shell.here(block.text))
+                # An error that the page shows is what the request is there for.
+                is_shown = bool(following) and following.language in ("", "json") and '"error"' in following.text
+                self.is_refused = is_shown
+                last = judge(block, shell, last)
+                if last and re.search(r'"error": ?\{', last[1]) and not is_shown:
+                    self.fault(block, f"is refused: {last[1][-500:]}")
+                self.done[block.language or "output"] += 1
+        finally:
+            if shell:
+                shell.end()
+
+    @staticmethod
+    def is_run(block):
+        return block.language in ("sh", "python", "js") and block.word not in ("not run", "fragment")
+
+    # Each judge returns what the block printed, as far as the next block may show it.
+
+    def judge_sh(self, block, shell, _):
+        checked = started("bash", "-n", input=block.text)
+        if checked.returncode:
+            self.fault(block, checked.stderr.strip())
+        for path, body in requests(block.text):
+            try:
+                value = shown.parsed(body)
+            except ValueError as error:
+                self.fault(block, f"the body is no JSON: {error}")
+                continue
+            if not self.is_refused and shown.HOLE not in json.dumps(value, ensure_ascii=False).replace("_01a2…", ""):
+                for fault in body_faults(path, value):
+                    self.fault(block, fault)
+        return self.run(block, shell, block.text) if self.is_run(block) else None
+
+    def run(self, block, shell, text):
+        printed, well = shell.type(text)
+        if not well:
+            self.fault(block, f"failed, and printed:\n{printed[-2000:]}")
+        return block, printed
+
+    def judge_python(self, block, shell, _):
+        try:
+            ast.parse(block.text)
+        except SyntaxError as error:
+            return self.fault(block, str(error))
+        if self.is_run(block):
+            return self.run(block, shell, f"python3 - <<'PROGRAM'\n{block.text}PROGRAM")
+
+    def judge_js(self, block, shell, _):
+        with tempfile.NamedTemporaryFile("w", suffix=".mjs") as file:
+            file.write(block.text)
+            file.flush()
+            checked = started("node", "--check", file.name)
+        if checked.returncode:
+            return self.fault(block, checked.stderr.strip())
+        if self.is_run(block):
+            text = f"cat >examples/web/block.mjs <<'PROGRAM'\n{block.text}PROGRAM\nnode examples/web/block.mjs"
+            return self.run(block, shell, text)
+
+    def judge_output(self, block, _, last):
+        if block.word in ("not run", "drawing"):
+            return None
+        if block.word == "shape":
+            for line in block.text.split("\n"):
+                text = line.removeprefix("data: ")
+                if text.startswith("{"):
+                    for name in unknown(shown.parsed(text)):
+                        self.fault(block, f"no schema of the description has {name}")
+            return None
+        if last is None:
+            return self.fault(block, "follows no block that is run: what should print this?")
+        ran, printed = last
+        for fault in shown.compare(block.text, printed):
+            self.fault(block, f"is not what {ran} prints: {fault}")
+        self.done["compared"] += 1
+
+    def judge_json(self, block, shell, last):
+        try:
+            value = shown.parsed(block.text)
+        except ValueError as error:
+            return self.fault(block, f"is no JSON: {error}")
+        if block.word == "not run":
+            return None
+        if last is not None and block.word not in ("shape", "message"):
+            return self.judge_output(block, shell, last)
+        for name in unknown(value, known=KNOWN | MESSAGES if block.word == "message" else KNOWN):
+            self.fault(block, f"nothing that the server writes has {name}")
+        if isinstance(value, dict) and "messages" in value and shown.HOLE not in value and "object" not in value:
+            for fault in body_faults(COMPLETIONS[0], value):
+                self.fault(block, fault)
+
+    def judge_toml(self, block, shell, _):
+        config = block.text + (block.more + "\n" if block.word == "with" else "")
+        for fault in self.mistakes(config):
+            self.fault(block, fault)
+        if block.word == "serve":
+            printed, well = shell.serve(block.text, block.more)
+            if not well:
+                self.fault(block, f"the server does not start:\n{printed}")
+
+    def mistakes(self, config):
+        """What the reader of configurations says. Variables and files that the text names are there."""
+        with tempfile.TemporaryDirectory() as directory:
+            home = Path(directory)
+            fixtures(home)
+            config = re.sub(r'"(/[\w./-]+)', lambda m: f'"{home}{m[1]}' if (home / m[1][1:]).exists() else m[0], config)
+            (home / "loopgate.toml").write_text(config)
+            env = {"PATH": os.environ["PATH"], "HOME": directory}
+            for _ in range(8):
+                checked = started(self.loopgate, "check-config", cwd=home, env=env)
+                wanted = re.findall(r"environment variable (\w+)", checked.stderr)
+                if "there is no upstream `openai`" in checked.stderr:
+                    wanted.append("OPENAI_API_KEY")
+                if checked.returncode == 0 or not wanted:
+                    break
+                # Thirty-two bytes in base64, which any of them may be, each another.
+                env.update((name, f"whsec_{base64.b64encode(hashlib.sha256(name.encode()).digest()).decode()}") for name in wanted)
+            return [] if checked.returncode == 0 else checked.stderr.strip().split("\n")
+
+    def judge_yaml(self, block, *_):
+        try:
+            if not isinstance(yaml.safe_load(block.text), dict):
+                self.fault(block, "is no mapping")
+        except yaml.YAMLError as error:
+            self.fault(block, str(error))
+
+    def judge_http(self, block, *_):
+        head, _, body = block.text.partition("\n\n")
+        first, *headers = head.split("\n")
+        if not re.fullmatch(r"(GET|POST|PUT|PATCH|DELETE) /\S*", first) or not all(re.fullmatch(r"[a-z-]+: .+", line) for line in headers):
+            self.fault(block, "is no request")
+        if "application/json" in head:
+            try:
+                json.loads(body)
+            except ValueError as error:
+                self.fault(block, f"the body is no JSON: {error}")
+
+    def judge_markdown(self, block, *_):
+        """Markdown that the server reads is a skill."""
+        with tempfile.TemporaryDirectory() as directory:
+            name = re.search(r"^name: (.*)$", block.text, re.M)
+            skill = Path(directory, "skills", name[1] if name else "nameless", "SKILL.md")
+            skill.parent.mkdir(parents=True)
+            skill.write_text(block.text)
+            for fault in self.mistakes(f'[skills]\ndirectories = ["{directory}/skills"]\n[agents.default]\nskills = ["*"]\n'):
+                self.fault(block, fault)
+
+
+def fixtures(home):
+    """The files that configurations of the pages name."""
+    shop = {"openapi": "3.1.0", "info": {"title": "shop", "version": "1"}, "paths": {
+        "/orders": {"get": {"operationId": "orders/get", "responses": {"200": {"description": "them"}}}}}}
+    for name in ("openapi.json", "shop.yaml"):
+        (home / name).write_text(json.dumps(shop))
+    for name in ("release-notes", "sql-style"):
+        skill = home / "etc/loopgate/skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {name}\ndescription: Use it.\n---\n\nDo it.\n")
+    key = home / "etc/loopgate/client.key"
+    made = started("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x",
+        "-keyout", str(key), "-out", str(home / "etc/loopgate/client.pem"))
+    assert made.returncode == 0, made.stderr
+    (home / "etc/loopgate/ca.pem").write_bytes((home / "etc/loopgate/client.pem").read_bytes())
+
+
+def main(arguments):
+    loopgate, *only = arguments
+    python, modules = os.environ["LOOPGATE_TEST_PYTHON"], os.environ["LOOPGATE_TEST_NODE_MODULES"]
+    checker = Checker(str(Path(loopgate).resolve()), python, modules)
+    for name, blocks in pages.of(ROOT).items():
+        if not only or name in only:
+            checker.page(blocks)
+    if not only and dict(checker.excepted) != EXCEPTED:
+        checker.faults.append(f"the blocks that are not run are {dict(checker.excepted)}, and the list in {__file__} says {EXCEPTED}")
+    print("blocks:", ", ".join(f"{count} {kind}" for kind, count in sorted(checker.done.items())))
+    print("\n".join(checker.faults))
+    return 1 if checker.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
