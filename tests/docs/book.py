@@ -34,6 +34,7 @@ def lay_out(source):
                 folders.add(target)
                 copies = [file.relative_to(ROOT) for file in (ROOT / target).iterdir() if file.is_file()]
             else:
+                assert (ROOT / target).exists(), f"{page}: {link} leads nowhere"
                 copies = [target]
             for copy in copies:
                 if copy not in named:

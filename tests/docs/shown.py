@@ -1,8 +1,8 @@
 """Whether a program says what a page shows.
 
 `…` in what is shown stands for anything: within a line for some of it, alone on a line for some lines, in JSON for members or
-entries that are left out. Times, ids, keys and hashes differ from run to run, so any will do where one is shown. All else must
-be as it is shown, to the letter: an answer, a name, a count, a price.
+entries that are left out. Times, ids, keys and hashes differ from run to run, and counts of tokens with the tools' descriptions, so any will do where
+one is shown. All else must be as it is shown, to the letter: an answer, a name, a status, a price, what is there and what is not.
 """
 
 import json
@@ -18,11 +18,12 @@ VOLATILE = [
     (re.compile(r"\b[0-9a-f]{32,}\b|\b[0-9a-f]{4,}…"), "HEX"),
     (re.compile(r"\b\d{10}(\d{3})?\b"), "CLOCK"),
     (re.compile(r"\b\d+ ms\b"), "MS"),
+    (re.compile(r"\b(retry-after: |-reset-\w+: |begins anew in )\d+"), r"\1S"),
     (re.compile(r"127\.0\.0\.1:\d+|localhost:\d+"), "HERE"),
     (re.compile(r'("[a-z_]*_ms"|"latency_ms"|"created"): ?\d+'), r"\1:CLOCK"),
 ]
 # Numbers that the definitions of tools, or the time, move: only their kind is compared.
-MOVING = re.compile(r"(_ms|_tokens|_s|^created|^tokens_|^used|^remaining|^reserved|_usd)$|^(tokens_\w+)$")
+MOVING = re.compile(r"(_ms|_tokens|_in_s)$|^created$|^tokens_(used|remaining)$")
 
 
 def steady(line):
