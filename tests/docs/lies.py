@@ -26,6 +26,8 @@ PAGES = [
     ("a line that was not printed", fenced("sh", GREP) + fenced("", '"content":"[demo model] 6 * 7 = 42."\nDone.'), "ends before 'Done.'"),
     ("a line that is not shown", fenced("sh", f"{GREP}\necho more") + fenced("", '"content":"[demo model] 6 * 7 = 42."'), "goes on with 'more'"),
     ("lines that do not stand together", fenced("sh", "printf 'a\\nb\\nc\\n'") + fenced("", "…\na\nc"), "is shown"),
+    ("a beginning that is another", fenced("sh", "printf 'a\\nb\\nc\\n'") + fenced("", "b\nc", "<!-- about: it differs -->"), "is shown"),
+    ("a middle that is another", fenced("sh", "printf 'a\\nb\\nc\\n'") + fenced("", "a\nx\nc", "<!-- about: it differs -->"), ""),
     ("a request that is refused", fenced("sh", ASK.replace('"demo"', '"no-model"')), "is refused"),
     ("a body with a wrong type", fenced("sh", ASK.replace('"What is 6 * 7?"', "7")), "/v1/chat/completions"),
     ("a body that is no JSON", fenced("sh", ASK.replace("}}'", "}'")), "the body is no JSON"),

@@ -7,6 +7,7 @@ A comment stands on the line above the block's fence:
     <!-- with: TOML -->          The block goes on with a configuration that has these lines too.
     <!-- fragment: WHY -->       The block is part of a program: it compiles, and is not run.
     <!-- shape: WHY -->         JSON that is shown for its form: what runs here says other things.
+    <!-- about: WHY -->         What is printed begins and ends like this; what is between differs from time to time.
     <!-- message -->            JSON that hooks are sent.
     <!-- file: NAME -->         The shell has a file of this name that says so.
     <!-- drawing -->             The block is nothing that a program reads or writes.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FENCE = re.compile(r"^( *)```(\S*) *$")
-COMMENT = re.compile(r"<!--\s*(not run|serve|with|fragment|shape|message|file|drawing)(?::\s*(.*?))?\s*-->", re.S)
+COMMENT = re.compile(r"<!--\s*(not run|serve|with|fragment|shape|about|message|file|drawing)(?::\s*(.*?))?\s*-->", re.S)
 
 
 @dataclass
@@ -60,7 +61,11 @@ def blocks(page, text):
     return found
 
 
+def names(root):
+    """The README and every page below docs."""
+    return ["README.md", *sorted(page.relative_to(root).as_posix() for page in Path(root, "docs").glob("*.md"))]
+
+
 def of(root):
-    """The blocks of the README and of every page below docs, by page. Pages that are generated have blocks too."""
-    names = ["README.md", *sorted(page.relative_to(root).as_posix() for page in Path(root, "docs").glob("*.md"))]
-    return {name: blocks(name, Path(root, name).read_text()) for name in names}
+    """The blocks of all pages, by page. Pages that are generated have blocks too."""
+    return {name: blocks(name, Path(root, name).read_text()) for name in names(root)}
