@@ -37,13 +37,11 @@ async fn weather(Query(query): Query<HashMap<String, String>>) -> Answer {
 
 async fn stock(State(shop): State<Arc<Mutex<Shop>>>, Path(sku): Path<String>) -> Answer {
     let shop = shop.lock().unwrap_or_else(PoisonError::into_inner);
-    match shop.stock.get(&sku) {
-        Some(count) => (StatusCode::OK, Json(json!({"sku": sku, "in_stock": count}))),
-        None => {
-            let skus: Vec<_> = shop.stock.keys().collect();
-            (StatusCode::NOT_FOUND, Json(json!({"error": format!("no {sku} here"), "skus": skus})))
-        }
-    }
+    let Some(count) = shop.stock.get(&sku) else {
+        let skus: Vec<_> = shop.stock.keys().collect();
+        return (StatusCode::NOT_FOUND, Json(json!({"error": format!("no {sku} here"), "skus": skus})));
+    };
+    (StatusCode::OK, Json(json!({"sku": sku, "in_stock": count})))
 }
 
 async fn order(State(shop): State<Arc<Mutex<Shop>>>, headers: HeaderMap, Json(order): Json<Order>) -> Answer {

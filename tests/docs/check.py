@@ -97,6 +97,54 @@ def unknown(value, path="", known=KNOWN):
     return found
 
 
+def without_required(node):
+    """A schema by which any member may be left out."""
+    if isinstance(node, list):
+        return [without_required(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    return {name: without_required(value) for name, value in node.items() if not (name == "required" and isinstance(value, list))}
+
+
+def without_holes(value):
+    """What is shown of a value, without what stands for the rest of it."""
+    if isinstance(value, dict):
+        return {name: without_holes(inner) for name, inner in value.items() if shown.HOLE not in (name, inner)}
+    if isinstance(value, list):
+        return [without_holes(inner) for inner in value if inner != shown.HOLE]
+    return value
+
+
+LOOSE = without_required(API["components"])
+
+
+def properties(node, name):
+    """The schemas that the description has for members of this name."""
+    if isinstance(node, list):
+        for value in node:
+            yield from properties(value, name)
+    elif isinstance(node, dict):
+        if isinstance(node.get("properties"), dict) and name in node["properties"]:
+            yield node["properties"][name]
+        for value in node.values():
+            yield from properties(value, name)
+
+
+def shape_faults(value):
+    """The members of an object whose values no schema of the description allows."""
+    found = []
+    value = without_holes(value) if isinstance(value, dict) else {}
+    # What says which object it is must be that one.
+    told = f"`{value.get('object')}`"
+    objects = [schema for schema in LOOSE["schemas"].values() if told in schema.get("properties", {}).get("object", {}).get("description", "")]
+    for name, inner in value.items():
+        known = [schema["properties"][name] for schema in objects if name in schema["properties"]] or properties(LOOSE, name)
+        schemas = [{**schema, "components": LOOSE} for schema in known if isinstance(schema, dict)]
+        if name not in FREE and not any(jsonschema.Draft202012Validator(schema).is_valid(inner) for schema in schemas):
+            found.append(f"no schema of the description allows this {name}: {json.dumps(inner, ensure_ascii=False)[:200]}")
+    return found
+
+
 def body_faults(path, body):
     """What is wrong with the body of a request, by the description."""
     templates = [re.sub(r"\{[^}]*\}", "[^/]+", name) for name in API["paths"]]
@@ -246,6 +294,9 @@ class Checker:
             return None
         if last is not None and block.word not in ("shape", "message"):
             return self.judge_output(block, shell, last)
+        if block.word != "message":
+            for fault in shape_faults(value):
+                self.fault(block, fault)
         for name in unknown(value, known=KNOWN | MESSAGES if block.word == "message" else KNOWN):
             self.fault(block, f"nothing that the server writes has {name}")
         if isinstance(value, dict) and "messages" in value and shown.HOLE not in value and "object" not in value:

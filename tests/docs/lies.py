@@ -38,6 +38,8 @@ PAGES = [
     ("a setting with a context", fenced("toml", "[keys.web.layers.tone]\ntext = 'Be kind.'", '<!-- with: [keys.web]\nkey_env = "A" -->'), ""),
     ("the same without it", fenced("toml", "[keys.web.layers.tone]\ntext = 'Be kind.'"), "needs key_sha256"),
     ("members that no answer has", fenced("json", '{"object": "run", "state": "queued"}'), "/state"),
+    ("a status that no run has", fenced("json", '{"object": "run", "status": "finished"}'), "no schema of the description allows this status"),
+    ("a number that is a text", fenced("json", '"budget": {"token_limit": "900", …}'), "no schema of the description allows this budget"),
     ("a request with a wrong limit", fenced("json", '{"model": "demo", "messages": [], "agent": {"limits": {"max_iterations": "5"}}}'), "/v1/agent/completions"),
     ("JSON that breaks off", fenced("json", '{"object": "run"'), "is no JSON"),
     ("a program that compiles and fails", fenced("python", "print(1)\nraise SystemExit(2)"), "failed, and printed"),
