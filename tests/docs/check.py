@@ -227,7 +227,7 @@ class Checker:
     def judge_sh(self, block, shell, _):
         checked = started("bash", "-n", input=block.text)
         if checked.returncode:
-            self.fault(block, checked.stderr.strip())
+            return self.fault(block, checked.stderr.strip())
         for path, body in requests(block.text):
             try:
                 value = shown.parsed(body)
