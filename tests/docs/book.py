@@ -102,7 +102,8 @@ def dead(book):
 def main(mdbook, directory):
     directory = Path(directory).resolve()
     folders = lay_out(directory / "src")
-    shutil.copyfile(ROOT / "docs/book.toml", directory / "book.toml")
+    for name in ("book.toml", "book.css"):
+        shutil.copyfile(ROOT / "docs" / name, directory / name)
     command = [mdbook, "build", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True)
     said = done.stdout + done.stderr
