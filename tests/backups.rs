@@ -1,4 +1,4 @@
-//! Backups of the embedded store, made and restored as docs/operations.md says.
+//! Backups of the embedded store, made and restored as docs/backup.md says.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -18,12 +18,13 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 29] = [
+const OURS: [(&str, &str); 37] = [
     ("tests/library.rs", "built"),
     ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
+    ("tests/examples.rs", "built"),
     ("tests/examples.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("tests/pages/browser.mjs", "child_process';"),
     ("benches/e2e/process.rs", "executable"),
@@ -41,7 +42,14 @@ const OURS: [(&str, &str); 29] = [
     ("scripts/prove", "scripts/clients.sh"),
     ("scripts/test", "scripts/check-k8s"),
     ("scripts/test", "scripts/check-prices"),
+    ("scripts/test", "scripts/check-docs"),
     ("scripts/test", "scripts/run"),
+    ("scripts/check-docs", "scripts/clients.sh"),
+    ("scripts/check-docs", "$LOOPGATE_TEST_PYTHON"),
+    ("scripts/check-docs", "${pip[@]}"),
+    ("tests/docs/check.py", "subprocess.run(command,"),
+    ("tests/docs/book.py", "subprocess.run(command,"),
+    ("tests/docs/shell.py", "subprocess.Popen(command,"),
     ("tests/sdk/conformance.sh", "$loopgate"),
     ("scripts/check-k8s", "${pip[@]}"),
     ("scripts/check-k8s", "$tools/bin/kubectl"),
@@ -119,6 +127,8 @@ fn users(path: &str) -> Vec<&str> {
         Some("common.sh") => SCRIPTS.to_vec(),
         Some("clients.sh") => vec!["test", "prove"],
         Some("link-by-use") => vec!["dist"],
+        // It is a part of scripts/test that can be run alone.
+        Some("check-docs") => vec!["test"],
         Some(script) => vec![script],
         None if path.starts_with("tests/k8s/") => vec!["check-k8s"],
         None if path.starts_with("tests/sdk/")

@@ -22,7 +22,7 @@ pub(super) async fn check(settings: &Settings, url: &RedisUrl) -> Vec<Finding> {
     findings.push(match try_out(settings).await {
         Ok(finding) => finding,
         Err(error) => Finding::fail(AREA, error)
-            .advice("docs/operations.md says what Loopgate needs of Redis: version, settings, access rights."),
+            .advice("docs/storage.md says what Loopgate needs of Redis: version, settings, access rights."),
     });
     findings
 }
