@@ -142,8 +142,8 @@ impl RequestReader for ScheduledRequests {
         if new.run.is_some() || !new.answered.is_empty() || !new.decisions.is_empty() {
             return Err(bad(WireError::invalid("messages", "a schedule begins runs; it cannot answer one that waits")));
         }
-        if new.on_conflict == OnConflict::Interrupt {
-            let message = "a schedule interrupts no run; `enqueue` has its run wait";
+        if matches!(new.on_conflict, OnConflict::Interrupt | OnConflict::Enqueue) {
+            let message = "no run makes way for one of a schedule: `reject` and `concurrent` are what it may be";
             return Err(bad(WireError::invalid("agent.on_conflict", message)));
         }
         if new.servers.is_some() {

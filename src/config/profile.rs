@@ -3,11 +3,11 @@
 use toml::de::DeTable;
 
 use super::agent::{AgentConfig, KnownTools};
-use super::guard::InputMode;
 use super::reader::Section;
 use super::report::Report;
 use super::upstream::Upstream;
 use super::value::Word;
+use crate::types::guard::InputMode;
 
 /// A known agent loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,8 +62,8 @@ impl Schedules {
         let found = due::until(self.store(), now_ms).await?;
         for due in found.due {
             let Some(firing) = Firing::begin(self, &due) else { continue };
-            // Those that there is no room for now are found again.
-            let Ok(room) = self.room.clone().try_acquire_owned() else { return Ok(None) };
+            // None of them waits for others, so it is not long until there is room.
+            let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(None) };
             drop(lifecycle.run_detached(Box::pin(async move {
                 firing.schedules.act(&due).await;
                 drop((firing, room));

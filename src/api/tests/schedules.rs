@@ -114,6 +114,7 @@ async fn what_is_wrong_with_a_schedule_is_said_with_its_place() {
         json!({"dry_run": true}),
         json!({"run_id": "run_00000000000000000000000000000000"}),
         json!({"session_id": "s", "on_conflict": "interrupt"}),
+        json!({"session_id": "s", "on_conflict": "enqueue"}),
     ] {
         body["request"]["agent"] = request;
         let (status, answer) = post(&router, "one", &body).await;
