@@ -30,6 +30,7 @@ mod pool;
 mod questions;
 mod readers;
 mod routes;
+mod responses;
 mod run_events;
 mod run_trace;
 mod runs;

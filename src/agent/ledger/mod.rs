@@ -83,7 +83,7 @@ impl Ledger {
         document.map(|document| decode(&document.value)).transpose()
     }
 
-    /// What a run is asked to do; `None` once it has ended.
+    /// What a run is asked to do; `None` once it has ended, unless its response is stored.
     pub(super) async fn spec(&self, partition: &Partition, run: &RunId) -> Result<Option<RunSpec>, Unavailable> {
         let document = self.store.get(partition, &keys::spec(run)).await?;
         document.map(|document| decode(&document.value)).transpose()

@@ -169,6 +169,7 @@ fn options() -> crate::types::run::RunOptions {
         hide_intermediate_text: false,
         stream_tool_arguments: false,
         max_discards: 0,
+        response: None,
     }
 }
 
