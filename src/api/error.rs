@@ -87,6 +87,10 @@ impl ApiError {
     pub fn in_responses(mut self) -> Self {
         let error = &mut self.0.error;
         error.param = error.param.take().map(|param| renamed(&param));
+        if error.code == ErrorCode::RunNotFound {
+            // Only the calls that items answer lead to runs here.
+            error.param = Some("input".to_owned());
+        }
         error.code = match error.code {
             ErrorCode::SessionBusy => ErrorCode::ConversationLocked,
             ErrorCode::RunNotWaiting => ErrorCode::PreviousResponseNotReady,

@@ -7,7 +7,6 @@ pub fn renamed(param: &str) -> String {
         return "input".to_owned();
     }
     match param {
-        "agent.run_id" => "previous_response_id".to_owned(),
         "agent.limits.max_tool_calls" => "max_tool_calls".to_owned(),
         other => other.replacen(".function.", ".", 1),
     }

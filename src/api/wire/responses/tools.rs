@@ -75,11 +75,8 @@ struct View<'a> {
 pub fn read_tools(raw: &[&RawValue]) -> Result<ReadTools, WireError> {
     let mut read = ReadTools::default();
     for (index, json) in raw.iter().enumerate() {
-        read.take(json, index).map_err(|error| {
-            // Servers name their place themselves.
-            let is_placed = error.param.as_ref().is_some_and(|param| param.starts_with("tools["));
-            if is_placed { error } else { error.within(&format!("tools[{index}]")) }
-        })?;
+        let path = format!("tools[{index}]");
+        read.take(json, index).map_err(|error| error.within(&path))?;
         if read.client_tools.len() + read.servers.len() > MAX_TOOLS {
             return Err(WireError::invalid("tools", format!("there may be at most {MAX_TOOLS} tools")));
         }
@@ -107,7 +104,7 @@ impl ReadTools {
             }
             "mcp" if view.server_url.is_some() => {
                 self.echo.push(without_secrets(json));
-                let server = read_server(json, index, &self.servers)?;
+                let server = read_server(json, index, &self.servers).map_err(|error| unplaced(error, index))?;
                 self.labels.push(server.server.label.clone());
                 self.servers.push(server);
                 Ok(())
@@ -237,6 +234,14 @@ impl ReadTools {
     fn is_clients(&self, name: &str) -> bool {
         self.client_tools.iter().any(|tool| tool.name == name)
     }
+}
+
+/// The same error without the place of the tool, which it names already.
+fn unplaced(mut error: WireError, index: usize) -> WireError {
+    let place = format!("tools[{index}]");
+    let rest = error.param.take().and_then(|param| param.strip_prefix(&place).map(str::to_owned));
+    error.param = rest.map(|rest| rest.trim_start_matches('.').to_owned()).filter(|rest| !rest.is_empty());
+    error
 }
 
 fn function(view: View<'_>, namespace: Option<&str>) -> Result<ToolDefinition, WireError> {

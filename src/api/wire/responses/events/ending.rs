@@ -148,8 +148,11 @@ impl State {
             StopReason::AskUser if self.text_out => asked(outcome).map(|text| text.trim_start().to_owned()),
             reason => {
                 let says_why = outcome.status() == RunStatus::Incomplete || reason.is_told_in_words();
-                let held = says_why && !self.text_out && !outcome.output_text.is_empty();
-                held.then(|| outcome.output_text.clone())
+                let sentence = || match outcome.message() {
+                    Some(sentence) if outcome.output_text.is_empty() => sentence.into_owned(),
+                    Some(_) | None => outcome.output_text.clone(),
+                };
+                (says_why && !self.text_out).then(sentence).filter(|text| !text.is_empty())
             }
         }
     }
