@@ -28,8 +28,8 @@ use crate::api::trace::trace_context;
 use crate::api::wire::agent::dry_run::{CompletionAnswer, DryRunObject};
 use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
-use crate::api::wire::openai_chat::completion::completion;
 use crate::api::wire::asked::RequestContext;
+use crate::api::wire::openai_chat::completion::completion;
 use crate::api::wire::openai_chat::request::{CompletionRequest, read_request};
 use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::api::wire::openai_chat::stream::ChatChunks;
@@ -171,12 +171,7 @@ async fn dry_run(api: &Api, new: &NewRun) -> Result<Response, ApiError> {
 }
 
 /// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.
-pub async fn write_budgets_left(
-    api: &Api,
-    caller: &Caller,
-    session: Option<&SharedSession>,
-    response: &mut Response,
-) {
+pub async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
     let (key, quotas) = (caller.key_name.as_deref(), &caller.generation.quotas);
     let reading = api.agent.limits().budgets_left(&caller.tenant, key, session, quotas);
     match tokio::time::timeout(BUDGETS_TIMEOUT, reading).await {

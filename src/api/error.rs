@@ -17,8 +17,8 @@ use crate::agent::stored_agents::{AgentError, Unreadable};
 use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
-use crate::api::wire::responses::param::renamed;
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, Row, row};
+use crate::api::wire::responses::param::renamed;
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.

@@ -16,8 +16,8 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, metrics, models, questions, responses, run_events, run_trace, runs, session_copies, sessions, skills,
-    tool_results, tools, usage,
+    memory_documents, metrics, models, questions, responses, run_events, run_trace, runs, session_copies, sessions,
+    skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -90,6 +90,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Run, row!("/v1/agent/completions", post completions::agent_completions)),
         needs(Scope::Run, row!("/v1/chat/completions", post completions::chat_completions)),
         needs(Scope::Run, row!("/v1/responses", post responses::create::create)),
+        needs(Scope::Run, row!("/v1/responses/input_tokens", post responses::count::count)),
         needs(Scope::Read, row!("/v1/responses/{id}", get responses::read::get)),
         needs(Scope::Sessions, row!("/v1/responses/{id}", delete responses::read::delete)),
         needs(Scope::Cancel, row!("/v1/responses/{id}/cancel", post responses::read::cancel)),

@@ -93,7 +93,8 @@ async fn an_answer_of_a_schema() {
 #[tokio::test]
 async fn a_limit() {
     let text = "The run stopped at its limit of model calls before the answer was complete.";
-    let expected = with(seen(text, "incomplete", &["mcp_call", "message"], 15), &json!({"reason": "max_output_tokens"}));
+    let expected =
+        with(seen(text, "incomplete", &["mcp_call", "message"], 15), &json!({"reason": "max_output_tokens"}));
     both("limited", &[calls_calculator()], expected).await;
 }
 

@@ -54,11 +54,7 @@ impl Node {
 impl Admission {
     /// Starts a run, or continues a waiting one, and with the conversation of the response that the request continues, if
     /// it names one.
-    pub(super) async fn start_after(
-        &self,
-        new: &NewRun,
-        claim: Option<&mut HeldClaim>,
-    ) -> Result<Started, StartError> {
+    pub(super) async fn start_after(&self, new: &NewRun, claim: Option<&mut HeldClaim>) -> Result<Started, StartError> {
         let Some(previous) = &new.previous else { return self.start_under(new, claim).await };
         // Boxed, as most requests continue no response.
         Box::pin(async move {
@@ -69,7 +65,7 @@ impl Admission {
     }
 
     /// The request with what it continues: it names the run, if that waits for it, or has the conversation.
-    async fn after_previous(
+    pub(super) async fn after_previous(
         &self,
         new: &NewRun,
         previous: &PreviousResponse,
@@ -122,17 +118,21 @@ impl Admission {
 
 /// Refuses a request that does not bring what the run waits for.
 fn check_waiting(run: &Run, new: &NewRun, id: &str) -> Result<(), PreviousError> {
-    let mut undecided = run.approval_requests().map(|request| &request.call.id).peekable();
-    if undecided.peek().is_none() {
-        return check_answered(run, &new.answered);
+    let waits_for_approval = run.approval_requests().next().is_some();
+    match (waits_for_approval, new.approvals.is_empty()) {
+        (true, true) => Err(PreviousError::WaitsForApproval(id.to_owned())),
+        // Whether they are all is decided under the lease of the run.
+        (_, false) => Ok(()),
+        (false, true) => check_answered(run, &new.answered),
     }
-    if new.approvals.is_empty() {
-        return Err(PreviousError::WaitsForApproval(id.to_owned()));
-    }
-    match undecided.find(|call| !new.approvals.iter().any(|approval| approval.call == **call)) {
-        Some(call) => Err(PreviousError::Undecided(call.clone())),
-        None => Ok(()),
-    }
+}
+
+/// The first of these calls that a request does not decide, or, if each of them awaits others, of all.
+pub(super) fn first_left(calls: impl Iterator<Item = CallId>, new: &NewRun) -> CallId {
+    let calls: Vec<_> = calls.collect();
+    let is_left = |call: &&CallId| !new.approvals.iter().any(|approval| approval.call == **call);
+    let left = calls.iter().find(is_left).or(calls.first());
+    left.cloned().unwrap_or_else(|| new.approvals[0].call.clone())
 }
 
 /// Refuses answers to other calls than those that the run waits with. What it asks the user may be answered in words.

@@ -21,6 +21,9 @@ pub enum PreviousError {
     #[error("The response '{0}' waits for an approval: answer with an mcp_approval_response item, or cancel it.")]
     WaitsForApproval(String),
     /// It waits for approvals that the request does not decide.
-    #[error("The call {0} waits for an approval too: decide all calls in one request.")]
+    #[error(
+        "The call {0} still waits for an approval: decide all calls in one request. Where several must approve a call, \
+         POST /v1/runs/{{id}}/approvals takes their decisions"
+    )]
     Undecided(CallId),
 }

@@ -76,6 +76,9 @@ async fn begin(
     if new.on_conflict == OnConflict::Interrupt {
         caller.check(Scope::Cancel)?;
     }
+    if !new.approvals.is_empty() {
+        caller.check(Scope::Approvals)?;
+    }
     let beside = [session.unwrap_or_default(), in_header.unwrap_or_default()].concat();
     let key = identity.request_key("responses", &caller, text, Some(&beside))?;
     new.memory = Arc::new(body.into_memory());
@@ -106,7 +109,7 @@ async fn begin(
 }
 
 /// Reads a request, with all that it names.
-async fn read(
+pub(super) async fn read(
     api: &Api,
     caller: &Caller,
     identity: &RequestIdentity,

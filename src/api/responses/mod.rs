@@ -2,6 +2,7 @@
 //!
 //! It is one more view of runs: a response is a leg of one, found by its id, and told by the run's log.
 
+pub mod count;
 pub mod create;
 pub mod input_items;
 pub mod read;

@@ -87,11 +87,7 @@ pub async fn get(
     params(ResponsePath),
     responses((status = 200, description = "The response as it ended", body = ResponseObject<'_>)),
 )]
-pub async fn cancel(
-    State(api): State<Api>,
-    caller: Caller,
-    Texts(id): Texts<String>,
-) -> Result<Response, ApiError> {
+pub async fn cancel(State(api): State<Api>, caller: Caller, Texts(id): Texts<String>) -> Result<Response, ApiError> {
     let stored = Stored::find(&api, &caller, &id).await?;
     stop(&api, &caller, &stored, &id).await?;
     read(&api, &caller, &stored, &id).await
@@ -103,11 +99,7 @@ pub async fn cancel(
     params(ResponsePath),
     responses((status = 200, description = "It is gone", body = ResponseDeletion)),
 )]
-pub async fn delete(
-    State(api): State<Api>,
-    caller: Caller,
-    Texts(id): Texts<String>,
-) -> Result<Response, ApiError> {
+pub async fn delete(State(api): State<Api>, caller: Caller, Texts(id): Texts<String>) -> Result<Response, ApiError> {
     let stored = Stored::find(&api, &caller, &id).await?;
     if !stored.head.status.is_final() {
         api.agent.runs().cancel(caller.requester(), &stored.head.id).await?;

@@ -8,10 +8,11 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::responses::stored::Stored;
 use crate::api::state::Api;
+use crate::api::wire::responses::events::ResponseEvents;
 use crate::api::wire::responses::id;
 use crate::api::wire::responses::input::Known;
 use crate::api::wire::responses::input_items;
-use crate::types::RunId;
+use crate::types::{Event, RunId};
 
 /// Most runs whose items one request may name: a log is read for each.
 const MAX_RUNS: usize = 64;
@@ -30,21 +31,36 @@ pub async fn find(api: &Api, caller: &Caller, ids: &[String]) -> Result<Known, A
     Ok(known)
 }
 
-/// All items of a run's responses.
+/// All items of a run's responses, and of the requests for them. One that is not there has none.
 async fn read_run(api: &Api, caller: &Caller, run: &RunId, known: &mut Known) -> Result<(), ApiError> {
-    for leg in 0.. {
-        let id = id::response(run, leg);
-        let Ok(stored) = Stored::find(api, caller, &id).await else { return Ok(()) };
-        let Ok(events) = stored.read(api, caller, &id).await else { return Ok(()) };
-        for item in events.items() {
-            if let Ok(Named { id }) = serde_json::from_str(item.get()) {
-                known.insert(id, item.to_owned());
-            }
+    let id = id::response(run, 0);
+    let Ok(stored) = Stored::find(api, caller, &id).await else { return Ok(()) };
+    known.extend(input_items::items(run, 0, &stored.input(api, caller, &id).await?));
+    let (mut follower, mut events) = (stored.follow(api, caller).await?, stored.all_events());
+    loop {
+        let page = follower.available_page().await?;
+        if page.is_empty() {
+            break;
         }
-        let given = stored.input(api, caller, &id).await?;
-        known.extend(input_items::items(run, leg, &given));
+        for record in &page {
+            if let Event::RunResumed { leg: Some(leg) } = &record.event {
+                keep(&events, known);
+                known.extend(input_items::items(run, leg.number, &leg.answers));
+            }
+            events.take(record);
+        }
     }
+    keep(&events, known);
     Ok(())
+}
+
+/// Keeps the items of a response by their ids.
+fn keep(events: &ResponseEvents, known: &mut Known) {
+    for item in events.items() {
+        if let Ok(Named { id }) = serde_json::from_str(item.get()) {
+            known.insert(id, item.to_owned());
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -53,6 +53,12 @@ impl Stored {
         ResponseEvents::new(RunNames::from(&self.head), self.terms.clone(), shown)
     }
 
+    /// An encoder for all responses of its run, one after another, without their frames.
+    pub fn all_events(&self) -> ResponseEvents {
+        let shown = Shown { leg: None, from: None, with_agent: false, with_report: false };
+        ResponseEvents::new(RunNames::from(&self.head), self.terms.clone(), shown)
+    }
+
     /// The response as far as it came.
     pub async fn read(&self, api: &Api, caller: &Caller, id: &str) -> Result<ResponseEvents, ApiError> {
         let mut follower = self.follow(api, caller).await?;

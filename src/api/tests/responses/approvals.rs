@@ -3,7 +3,10 @@
 use super::*;
 
 fn gated(more: &Value) -> Value {
-    with(with(ask("Go"), &json!({"tools": [{"type": "mcp", "server_label": "loopgate", "require_approval": "always"}]})), more)
+    with(
+        with(ask("Go"), &json!({"tools": [{"type": "mcp", "server_label": "loopgate", "require_approval": "always"}]})),
+        more,
+    )
 }
 
 fn turns() -> Vec<Say> {
@@ -85,6 +88,8 @@ async fn all_calls_are_decided_in_one_request() {
     let (status, .., message) = server.refused(&with(ask(decision(one, true)), &previous)).await;
     assert_eq!(status, 400);
     assert!(message.contains("decide all calls in one request"), "{message}");
+    let input = json!([{"role": "user", "content": "Go"}, decision(two, true)[0]]);
+    assert_eq!(server.refused(&gated(&json!({"input": input}))).await.0, 400, "nor without naming the response");
     let both = json!([decision(one, true)[0], decision(two, false)[0]]);
     let second = server.ok(&with(ask(both), &previous)).await;
     assert_eq!((text(&second), server.agent.journal.lock().len()), ("Done.".to_owned(), 1));

@@ -58,7 +58,10 @@ async fn what_is_not_there_is_not_continued() {
         }
         let (status, code, param, message) = server.refused(&after("Second?", &json!({ "id": id }))).await;
         assert_eq!((status, code.as_str()), (400, "previous_response_not_found"), "{id}");
-        assert_eq!((param.as_str(), message), ("previous_response_id", format!("Previous response with id '{id}' not found.")));
+        assert_eq!(
+            (param.as_str(), message),
+            ("previous_response_id", format!("Previous response with id '{id}' not found."))
+        );
     }
 }
 

@@ -47,10 +47,8 @@ async fn a_function_is_called_at_the_end_and_its_output_continues_the_run() {
         ])
         .to_string()
     );
-    let answer = with(
-        ask(json!([output(call, "rain")])),
-        &json!({"previous_response_id": first["id"], "tools": [weather()]}),
-    );
+    let answer =
+        with(ask(json!([output(call, "rain")])), &json!({"previous_response_id": first["id"], "tools": [weather()]}));
     let second = server.ok(&answer).await;
     assert_eq!(text(&second), "Rain.");
     assert_eq!(second["previous_response_id"], first["id"]);

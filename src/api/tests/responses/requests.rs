@@ -15,19 +15,33 @@ async fn a_response_repeats_its_request() {
         "include": ["reasoning.encrypted_content"],
     });
     let response = server.ok(&asked).await;
-    for name in ["instructions", "max_output_tokens", "temperature", "top_p", "tool_choice", "metadata", "truncation",
-        "prompt_cache_key", "safety_identifier", "parallel_tool_calls", "model"] {
+    for name in [
+        "instructions",
+        "max_output_tokens",
+        "temperature",
+        "top_p",
+        "tool_choice",
+        "metadata",
+        "truncation",
+        "prompt_cache_key",
+        "safety_identifier",
+        "parallel_tool_calls",
+        "model",
+    ] {
         assert_eq!(response[name], asked[name], "{name}");
     }
-    let function = json!({"type": "function", "name": "f", "description": null, "parameters": {"type": "object"}, "strict": null});
+    let function =
+        json!({"type": "function", "name": "f", "description": null, "parameters": {"type": "object"}, "strict": null});
     assert_eq!(response["tools"][0], function);
-    assert_eq!((&response["tools"][1]["server_label"], response["tools"][1].get("authorization")), (&json!("loopgate"), None));
+    assert_eq!(
+        (&response["tools"][1]["server_label"], response["tools"][1].get("authorization")),
+        (&json!("loopgate"), None)
+    );
     assert_eq!(response["reasoning"]["effort"], "low");
     assert_eq!(response["text"], json!({"format": {"type": "text"}, "verbosity": "low"}));
     assert_eq!((&response["object"], &response["service_tier"]), (&json!("response"), &json!("default")));
     assert!(!server.get(&response["id"]).await.to_string().contains("SECRET"));
-    let offered: Vec<_> =
-        server.agent.model.requests.lock()[0].tools.tools().map(|tool| tool.name.clone()).collect();
+    let offered: Vec<_> = server.agent.model.requests.lock()[0].tools.tools().map(|tool| tool.name.clone()).collect();
     assert_eq!(offered.iter().filter(|name| ["save", "hang"].contains(&name.as_str())).count(), 0, "{offered:?}");
 }
 
@@ -64,7 +78,10 @@ async fn what_cannot_be_taken_is_refused_by_its_place() {
         (json!({"tools": [{"type": "computer_use_preview"}]}), "tools[0].type"),
         (json!({"tools": [{"type": "function", "name": "a b"}]}), "tools[0].name"),
         (json!({"tools": [{"type": "function", "name": "a"}, {"type": "custom", "name": "a"}]}), "tools[1].name"),
-        (json!({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom"}]}]}), "tools[0].tools[0].type"),
+        (
+            json!({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom"}]}]}),
+            "tools[0].tools[0].type",
+        ),
         (json!({"tools": [{"type": "mcp"}]}), "tools[0].server_label"),
         (json!({"tools": [{"type": "mcp", "server_label": "x", "server_url": 7}]}), "tools[0].server_url"),
         (json!({"tool_choice": {"type": "web_search"}}), "tool_choice.type"),
@@ -96,6 +113,22 @@ async fn options_may_come_in_a_header() {
     assert_eq!((status.as_u16(), &body["error"]["param"]), (400, &json!("x-loopgate-agent")));
 }
 
+#[tokio::test]
+async fn a_request_is_counted_with_what_it_continues() {
+    let server = Server::new(vec![Say::Text(&["one"])]);
+    let first = server.ok(&ask("First? ".repeat(500))).await;
+    let count = async |body: &Value| {
+        let request = Server::request(&Method::POST, "/v1/responses/input_tokens", Some(body), &[]);
+        let (status, answer) = send(&server.router, request).await;
+        assert_eq!((status.as_u16(), &answer["object"]), (200, &json!("response.input_tokens")), "{answer}");
+        answer["input_tokens"].as_u64().unwrap()
+    };
+    let alone = count(&ask("Second?")).await;
+    let after = count(&with(ask("Second?"), &json!({"previous_response_id": first["id"]}))).await;
+    assert!(alone > 0 && after > alone + 500, "{alone} and {after}");
+    assert_eq!(server.agent.model.requests.lock().len(), 1);
+}
+
 /// Transcripts of other servers have items of tools that are not here.
 #[tokio::test]
 async fn a_foreign_transcript_is_read_as_far_as_it_can_be() {
@@ -117,8 +150,16 @@ async fn a_foreign_transcript_is_read_as_far_as_it_can_be() {
     let said: Vec<_> = server.asked().into_iter().map(|(role, text)| format!("{role}: {text}")).collect();
     assert_eq!(
         said,
-        ["user: One", "assistant: {}\n{}", "tool: from f", "tool: from g", "assistant: {}", "tool: Ada",
-            "assistant: Two", "user: Three"]
+        [
+            "user: One",
+            "assistant: {}\n{}",
+            "tool: from f",
+            "tool: from g",
+            "assistant: {}",
+            "tool: Ada",
+            "assistant: Two",
+            "user: Three"
+        ]
     );
 }
 

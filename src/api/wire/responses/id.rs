@@ -82,7 +82,9 @@ mod tests {
     fn what_is_not_of_our_making_is_no_id() {
         let run = RunId::mint();
         let good = response(&run, 0);
-        for id in ["", "resp_", "resp_123", "resp_ü", &good.to_uppercase(), &format!("{good}x"), &good[..good.len() - 1]] {
+        for id in
+            ["", "resp_", "resp_123", "resp_ü", &good.to_uppercase(), &format!("{good}x"), &good[..good.len() - 1]]
+        {
             assert_eq!(read_response(id), None, "{id}");
         }
         for id in ["msg_1", "fc_ü", "nothing"] {

@@ -17,4 +17,3 @@ pub mod param;
 pub mod request;
 pub mod tool_names;
 pub mod tools;
-

@@ -207,9 +207,7 @@ impl<'a> McpCall<'a> {
                 let error = CallError { r#type: "mcp_tool_execution_error", content: [text] };
                 Self { error: Some(error), status: ItemStatus::Failed, ..call }
             }
-            Some(outcome) => {
-                Self { output: Some(outcome.text().into_owned()), status: ItemStatus::Completed, ..call }
-            }
+            Some(outcome) => Self { output: Some(outcome.text().into_owned()), status: ItemStatus::Completed, ..call },
         }
     }
 }

@@ -262,7 +262,8 @@ impl<'a> ResponseRequest<'a> {
         let id = match named {
             Ok(id) => id,
             Err(_) => {
-                let JsonObject(Conversation { id }) = located(raw.get()).map_err(|error| error.within("conversation"))?;
+                let JsonObject(Conversation { id }) =
+                    located(raw.get()).map_err(|error| error.within("conversation"))?;
                 id
             }
         };
@@ -420,7 +421,9 @@ fn read_format(raw: &RawValue) -> Result<ResponseFormat, WireError> {
             "json_schema" => ResponseFormat::JsonSchema {
                 name: view.name.ok_or_else(|| crate::api::wire::body::missing("name"))?,
                 description: view.description,
-                schema: Some(RawValueEq(view.schema.ok_or_else(|| crate::api::wire::body::missing("schema"))?.to_owned())),
+                schema: Some(RawValueEq(
+                    view.schema.ok_or_else(|| crate::api::wire::body::missing("schema"))?.to_owned(),
+                )),
                 strict: view.strict,
             },
             _ => return Err(WireError::invalid("type", "must be text, json_object or json_schema")),

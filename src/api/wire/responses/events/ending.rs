@@ -57,11 +57,8 @@ struct ErrorFrame<'a> {
 
 /// What clients are told of a run that ended so.
 pub(super) fn end(outcome: &Outcome) -> End {
-    let incomplete = |status, reason| End {
-        status,
-        incomplete: Some(IncompleteDetails { reason }),
-        event: "response.incomplete",
-    };
+    let incomplete =
+        |status, reason| End { status, incomplete: Some(IncompleteDetails { reason }), event: "response.incomplete" };
     if outcome.error.is_some() {
         return End { status: "failed", incomplete: None, event: "response.failed" };
     }

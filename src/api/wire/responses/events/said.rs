@@ -61,13 +61,9 @@ struct SummaryDone<'a> {
 impl OpenText {
     fn new(kind: Kind, step: u32, index: u32, id: String) -> Self {
         let deltas = match kind {
-            Kind::Text => DeltaTemplate::new(
-                "response.output_text.delta",
-                &id,
-                index,
-                "content_index",
-                ",\"logprobs\":[]}\n\n",
-            ),
+            Kind::Text => {
+                DeltaTemplate::new("response.output_text.delta", &id, index, "content_index", ",\"logprobs\":[]}\n\n")
+            }
             Kind::Refusal => DeltaTemplate::new("response.refusal.delta", &id, index, "content_index", "}\n\n"),
             Kind::Reasoning => {
                 DeltaTemplate::new("response.reasoning_summary_text.delta", &id, index, "summary_index", "}\n\n")
