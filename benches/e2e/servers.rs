@@ -58,11 +58,10 @@ impl Subject {
 
     /// Where completions are asked for.
     pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::LoopgateAgent => "/v1/agent/completions",
-            Self::LoopgateResponses => "/v1/responses",
-            _ => "/v1/chat/completions",
+        if self == Self::LoopgateResponses {
+            return "/v1/responses";
         }
+        if self == Self::LoopgateAgent { "/v1/agent/completions" } else { "/v1/chat/completions" }
     }
 
     fn program(self) -> Program {
