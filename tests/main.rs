@@ -48,6 +48,7 @@ mod reach;
 mod recovery;
 mod reload;
 mod responses;
+mod responses_api;
 mod round_trips;
 #[cfg(feature = "run-code")]
 mod run_code;

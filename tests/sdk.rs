@@ -7,6 +7,7 @@ mod collector;
 mod conformance;
 mod description;
 mod mcp;
+mod responses;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

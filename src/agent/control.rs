@@ -1,5 +1,7 @@
 //! Reading, following, steering and cancelling runs.
 
+mod responses;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

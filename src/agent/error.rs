@@ -2,11 +2,15 @@
 
 mod approval;
 mod field;
+mod fork;
+mod previous;
 
 use std::time::Duration;
 
 pub use self::approval::ApprovalError;
 pub use self::field::Field;
+pub use self::fork::{ForkError, NotMade};
+pub use self::previous::PreviousError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, Shortfall};
 
@@ -176,6 +180,9 @@ pub enum StartError {
     /// A decision about a call is not taken.
     #[error(transparent)]
     Approval(#[from] ApprovalError),
+    /// The response that it names is not continued.
+    #[error(transparent)]
+    Previous(#[from] PreviousError),
     /// The server is about to end.
     #[error("the server is shutting down; try again in a moment")]
     Draining,
@@ -331,59 +338,6 @@ pub enum LookupError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
-}
-
-/// Why a session was not forked.
-#[derive(Debug, thiserror::Error)]
-pub enum ForkError {
-    /// The session has fewer messages.
-    #[error("the session has {count} messages, not {at}")]
-    BeyondEnd {
-        /// What the caller named.
-        at: u64,
-        /// How many there are.
-        count: u64,
-    },
-    /// A message's tool calls would be without all of their results.
-    #[error("after message {at}, tool calls are still without their results; fork at {before} or {after}")]
-    SplitsCalls {
-        /// What the caller named.
-        at: u64,
-        /// How many messages there are before the calls.
-        before: u64,
-        /// How many with their results.
-        after: u64,
-    },
-    /// The source could not be read or the new session not be written.
-    #[error(transparent)]
-    Lookup(#[from] LookupError),
-}
-
-/// Why a session was not made, whatever it was to be made of.
-pub trait NotMade: From<LookupError> {
-    /// What is wrong, unless it is with what the session was to be made of.
-    fn lookup(&self) -> Option<&LookupError>;
-}
-
-impl NotMade for LookupError {
-    fn lookup(&self) -> Option<&LookupError> {
-        Some(self)
-    }
-}
-
-impl NotMade for ForkError {
-    fn lookup(&self) -> Option<&LookupError> {
-        match self {
-            Self::Lookup(error) => Some(error),
-            Self::BeyondEnd { .. } | Self::SplitsCalls { .. } => None,
-        }
-    }
-}
-
-impl From<Unavailable> for ForkError {
-    fn from(error: Unavailable) -> Self {
-        Self::Lookup(error.into())
-    }
 }
 
 /// What a commit's failure means where its preconditions were just read: someone else was faster too

@@ -75,7 +75,7 @@ pub use prompt_layers::PromptLayers;
 pub use quotas::Quotas;
 pub use request::{
     ApprovalPatch, AskedPrompt, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun,
-    PromptPatch, RulesPatch,
+    PreviousResponse, PromptPatch, RulesPatch,
 };
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;

@@ -40,6 +40,8 @@ pub struct NewRun {
     pub session: Option<SessionId>,
     /// The waiting run that its tool messages answer.
     pub run: Option<RunId>,
+    /// The response that it continues: its messages follow the conversation up to the end of that.
+    pub previous: Option<Box<PreviousResponse>>,
     /// Instructions for this run only.
     pub system: Vec<Message>,
     /// The other messages.
@@ -95,6 +97,17 @@ pub struct NewRun {
     pub claim: Option<KeyClaim>,
     /// The memory that is counted for all of this.
     pub memory: Arc<RequestMemory>,
+}
+
+/// A response that a request continues: a run up to the end of one of its legs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviousResponse {
+    /// Its run.
+    pub run: RunId,
+    /// Which of the run's responses it is: 0 is the first.
+    pub leg: u32,
+    /// What the request calls it.
+    pub id: String,
 }
 
 /// The claim of a caller's key.
@@ -270,6 +283,7 @@ impl NewRun {
             hide_intermediate_text: false,
             stream_tool_arguments: false,
             max_discards: 0,
+            response: None,
         };
         Self {
             id: RunId::mint(),
@@ -280,6 +294,7 @@ impl NewRun {
             model: None,
             session: None,
             run: None,
+            previous: None,
             system: Vec::new(),
             messages: Vec::new(),
             answers_from: 0,

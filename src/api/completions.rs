@@ -28,8 +28,9 @@ use crate::api::trace::trace_context;
 use crate::api::wire::agent::dry_run::{CompletionAnswer, DryRunObject};
 use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
+use crate::api::wire::asked::RequestContext;
 use crate::api::wire::openai_chat::completion::completion;
-use crate::api::wire::openai_chat::request::{CompletionRequest, RequestContext, read_request};
+use crate::api::wire::openai_chat::request::{CompletionRequest, read_request};
 use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::RunObject;
@@ -105,18 +106,7 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
     let session = header_text(headers, "x-loopgate-session-id")?;
-    let context = RequestContext {
-        tenant: caller.tenant.clone(),
-        generation: caller.generation.clone(),
-        key_name: caller.key_name.clone(),
-        allowed_agents: caller.agents.clone(),
-        trace: trace_context(headers),
-        request_id: header_text(headers, "x-request-id")?.map(str::to_owned),
-        session_header: session.map(str::to_owned),
-        default_events: endpoint.events,
-        // A client that names its request comes back for the answer.
-        default_on_disconnect: if identity.is_key() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
-    };
+    let context = request_context(&caller, identity, headers, session, endpoint.events)?;
     let (mut new, shape) = read_request(text, context)?;
     if shape.dry_run {
         // What it answers with are the session's history and layers, files, and what is remembered.
@@ -152,6 +142,28 @@ async fn complete(
     Ok(response)
 }
 
+/// What came with a request beside its body; `events` is what its streams show unless it asks otherwise.
+pub fn request_context(
+    caller: &Caller,
+    identity: &RequestIdentity,
+    headers: &HeaderMap,
+    session: Option<&str>,
+    events: EventsMode,
+) -> Result<RequestContext, ApiError> {
+    Ok(RequestContext {
+        tenant: caller.tenant.clone(),
+        generation: caller.generation.clone(),
+        key_name: caller.key_name.clone(),
+        allowed_agents: caller.agents.clone(),
+        trace: trace_context(headers),
+        request_id: header_text(headers, "x-request-id")?.map(str::to_owned),
+        session_header: session.map(str::to_owned),
+        default_events: events,
+        // A client that names its request comes back for the answer.
+        default_on_disconnect: if identity.is_key() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
+    })
+}
+
 /// Answers with what the run would be.
 async fn dry_run(api: &Api, new: &NewRun) -> Result<Response, ApiError> {
     let found = api.agent.admission().dry_run(new).await?;
@@ -159,7 +171,7 @@ async fn dry_run(api: &Api, new: &NewRun) -> Result<Response, ApiError> {
 }
 
 /// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.
-async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
+pub async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
     let (key, quotas) = (caller.key_name.as_deref(), &caller.generation.quotas);
     let reading = api.agent.limits().budgets_left(&caller.tenant, key, session, quotas);
     match tokio::time::timeout(BUDGETS_TIMEOUT, reading).await {

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::agent::definitions::AcceptError;
-use crate::agent::error::{ApprovalError, ClaimError, Field, ForkError, LookupError, StartError, StorageError};
+use crate::agent::error::{
+    ApprovalError, ClaimError, Field, ForkError, LookupError, PreviousError, StartError, StorageError,
+};
 use crate::agent::follow::FollowError;
 use crate::agent::questions::AnswerError;
 use crate::agent::stored_agents::{AgentError, Unreadable};
@@ -16,6 +18,7 @@ use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, Row, row};
+use crate::api::wire::responses::param::renamed;
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
@@ -77,6 +80,23 @@ impl ApiError {
         let run_id = self.0.busy.as_ref().map(RunId::to_string);
         let events_url = self.0.busy.as_ref().map(|run| format!("/v1/runs/{run}/events"));
         ErrorObject { run_id, events_url, ..self.0.error.clone().into() }
+    }
+
+    /// The error as clients of responses know it: they repeat whatever is a conflict.
+    #[must_use]
+    pub fn in_responses(mut self) -> Self {
+        let error = &mut self.0.error;
+        error.param = error.param.take().map(|param| renamed(&param));
+        if error.code == ErrorCode::RunNotFound {
+            // Only the calls that items answer lead to runs here.
+            error.param = Some("input".to_owned());
+        }
+        if error.code == ErrorCode::SessionBusy {
+            error.code = ErrorCode::ConversationLocked;
+        } else if error.code == ErrorCode::RunNotWaiting {
+            error.code = ErrorCode::PreviousResponseNotReady;
+        }
+        self
     }
 
     fn busy(message: String, run: &RunId) -> Self {
@@ -179,10 +199,28 @@ impl From<StartError> for ApiError {
                 Self::new(ErrorCode::RunNotWaiting, message).permanent()
             }
             StartError::Approval(error) => error.into(),
+            StartError::Previous(error) => error.into(),
             StartError::Draining => Self::new(ErrorCode::Draining, message).retry_after(2),
             StartError::Claim(error) => error.into(),
             StartError::Storage(error) => error.into(),
             StartError::Store(error) => LookupError::Store(error).into(),
+        }
+    }
+}
+
+impl From<PreviousError> for ApiError {
+    fn from(error: PreviousError) -> Self {
+        let message = error.to_string();
+        match error {
+            PreviousError::NotFound(_) => {
+                Self::new(ErrorCode::PreviousResponseNotFound, message).at("previous_response_id")
+            }
+            PreviousError::NotReady(_) | PreviousError::WaitsForApproval(_) => {
+                Self::new(ErrorCode::PreviousResponseNotReady, message).at("previous_response_id")
+            }
+            PreviousError::Unanswered(_) | PreviousError::NoSuchCall(_) | PreviousError::Undecided(_) => {
+                Self::invalid("input", message)
+            }
         }
     }
 }

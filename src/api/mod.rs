@@ -30,6 +30,7 @@ mod params;
 mod pool;
 mod questions;
 mod readers;
+mod responses;
 mod routes;
 mod run_events;
 mod run_trace;

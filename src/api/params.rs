@@ -30,6 +30,25 @@ pub struct CompletionHeaders {
     retry_count: Option<u64>,
 }
 
+/// What the headers of a request for a response may say beside its body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
+pub struct ResponseHeaders {
+    /// What the body may have as `agent`, as the same JSON
+    #[param(rename = "x-loopgate-agent", max_length = 8192)]
+    agent: Option<String>,
+    /// Names the session instead of the body
+    #[param(rename = "x-loopgate-session-id", pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    session_id: Option<String>,
+    /// 1 to 255 visible ASCII characters; the same key with the same body gives the first one's run
+    #[param(rename = "idempotency-key", pattern = "^[!-~]{1,255}$")]
+    idempotency_key: Option<String>,
+    /// How often OpenAI's library has sent this before; from 1 on it joins that attempt's run
+    #[param(rename = "x-stainless-retry-count")]
+    retry_count: Option<u64>,
+}
+
 /// Which runs a list shows.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

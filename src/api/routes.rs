@@ -16,7 +16,8 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, metrics, models, questions, run_events, run_trace, runs, schedules, session_copies, sessions,
+    memory_documents, metrics, models, questions, responses, run_events, run_trace, runs, schedules, session_copies,
+    sessions,
     skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
@@ -27,6 +28,7 @@ use crate::config::Scope;
     info(title = "Loopgate"),
     tags(
         (name = "completions", description = "Run the tool loop"),
+        (name = "responses", description = "Run the tool loop in the dialect of OpenAI's Responses"),
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
@@ -89,6 +91,12 @@ fn guarded() -> Vec<Row> {
     vec![
         needs(Scope::Run, row!("/v1/agent/completions", post completions::agent_completions)),
         needs(Scope::Run, row!("/v1/chat/completions", post completions::chat_completions)),
+        needs(Scope::Run, row!("/v1/responses", post responses::create::create)),
+        needs(Scope::Run, row!("/v1/responses/input_tokens", post responses::count::count)),
+        needs(Scope::Read, row!("/v1/responses/{id}", get responses::read::get)),
+        needs(Scope::Sessions, row!("/v1/responses/{id}", delete responses::read::delete)),
+        needs(Scope::Cancel, row!("/v1/responses/{id}/cancel", post responses::read::cancel)),
+        needs(Scope::Read, row!("/v1/responses/{id}/input_items", get responses::input_items::list)),
         needs(Scope::Read, row!("/v1/runs", get runs::list)),
         needs(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
         needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),

@@ -17,7 +17,8 @@ use crate::api::state::Api;
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::{ErrorCode, WireError};
-use crate::api::wire::openai_chat::request::{RequestContext, read_request};
+use crate::api::wire::asked::RequestContext;
+use crate::api::wire::openai_chat::request::read_request;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::schedule::{
     CreateSchedule, PatchSchedule, ScheduleDeletion, ScheduleObject, read_create, read_patch,

@@ -14,8 +14,7 @@ use tokio::time::Instant;
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
-use crate::api::wire::openai_error::ErrorBody;
-use crate::api::wire::{DONE, Encoder, RunNames, write_json};
+use crate::api::wire::{DONE, Encoder, RunNames};
 
 /// A comment line goes out after this much silence. Not a setting: proxies cut streams that are idle for a minute, and
 /// a comment every quarter of it costs nothing.
@@ -54,7 +53,8 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                 found = follower.next() => found,
                 () = &mut silence => {
                     silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
-                    yield Ok::<_, Infallible>(Bytes::from_static(b": keep-alive\n\n"));
+                    encoder.keep_alive(&mut out);
+                    yield Ok::<_, Infallible>(out.split().freeze());
                     continue;
                 }
             };
@@ -68,7 +68,8 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                             yield Ok(out.split().freeze());
                         }
                     }
-                    if follower.has_ended() {
+                    let has_ended = encoder.has_ended();
+                    if has_ended || follower.has_ended() {
                         out.extend_from_slice(DONE);
                     }
                     if !out.is_empty() {
@@ -79,6 +80,9 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     if !is_silent {
                         silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
                     }
+                    if has_ended {
+                        break;
+                    }
                 }
                 Ok(None) => break,
                 Err(FollowError::Leaving) if E::READERS_COME_BACK => {
@@ -86,10 +90,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     break;
                 }
                 Err(error) => {
-                    let error = ApiError::from(error);
-                    out.extend_from_slice(b"data: ");
-                    write_json(&ErrorBody { error: error.object() }, &mut out);
-                    out.extend_from_slice(b"\n\n");
+                    encoder.break_off(ApiError::from(error).object(), &mut out);
                     yield Ok(out.split().freeze());
                     break;
                 }
@@ -122,6 +123,7 @@ mod tests {
     use super::*;
     use crate::api::wire::agent::events::AgentEvents;
     use crate::api::wire::openai_chat::stream::ChatChunks;
+    use crate::api::wire::responses::events::ResponseEvents;
 
     #[test]
     fn an_open_stream_is_small() {
@@ -130,9 +132,10 @@ mod tests {
         }
         let agent = size_of_stream::<AgentEvents, _>(events);
         let chat = size_of_stream::<ChatChunks, _>(events);
+        let responses = size_of_stream::<ResponseEvents, _>(events);
         assert!(
-            agent.max(chat) <= 1_024,
-            "{agent} and {chat} bytes, of which {} are the follower",
+            agent.max(chat).max(responses) <= 1_024,
+            "{agent}, {chat} and {responses} bytes, of which {} are the follower",
             size_of::<Follower>()
         );
     }

@@ -30,6 +30,7 @@ pub mod prompt;
 pub mod question;
 pub mod report;
 pub mod reservation;
+pub mod response;
 pub mod rules;
 pub mod run;
 pub mod sampling;

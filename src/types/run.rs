@@ -17,6 +17,7 @@ use crate::types::policy::Policy;
 use crate::types::price::{Price, PriceOrigin, StepModel};
 use crate::types::prompt::Prompt;
 use crate::types::question::{ASK_USER, Question};
+use crate::types::response::ResponseTerms;
 use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
@@ -123,6 +124,17 @@ pub struct RunOptions {
     pub stream_tool_arguments: bool,
     /// How many steps may be voided because the model's stream broke after text went out.
     pub max_discards: u32,
+    /// What its response is to say of it, if it was asked for through the Responses API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Arc<ResponseTerms>>,
+}
+
+impl RunOptions {
+    /// Whether what was said can be read by the id of its response once it ended.
+    #[must_use]
+    pub fn keeps_response(&self) -> bool {
+        self.response.as_ref().is_some_and(|terms| terms.store)
+    }
 }
 
 /// How a run finds tools that it is not offered from the start.

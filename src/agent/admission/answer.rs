@@ -7,8 +7,8 @@ use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::question::answered_in_words;
 use crate::agent::admission::screened::screened;
-use crate::agent::admission::{Admission, Started, named, rules, transcript, unsupported};
-use crate::agent::error::{Field, LookupError, StartError};
+use crate::agent::admission::{Admission, Started, named, previous, rules, transcript, unsupported};
+use crate::agent::error::{Field, LookupError, PreviousError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::launch::resume::{Answer, NotResumed};
@@ -153,6 +153,10 @@ impl Admission {
         }
         let Decided { approvals, is_all } = self.check_approvals(new, idle, generation).await?;
         if !is_all {
+            if new.options.response.is_some() {
+                let left = idle.run().approval_requests().map(|request| request.call.id.clone());
+                return Err(PreviousError::Undecided(previous::first_left(left, new)).into());
+            }
             self.aim_claim(claim, idle, None).await?;
             return Ok(Admitted::WaitsOn(approvals));
         }

@@ -20,6 +20,7 @@ use crate::types::event::{Asked, Leg};
 use crate::types::guard::{GuardPoint, Guardrail};
 use crate::types::pattern::matches;
 use crate::types::policy::{Judged, Policy, Verdict};
+use crate::types::run::RunOptions;
 use crate::types::{RunSpec, ToolCall};
 
 /// What decisions about the calls of a waiting run come to.
@@ -66,7 +67,11 @@ pub(super) fn leg(new: &NewRun, run: &Run) -> Leg {
         system: Vec::new(),
         client_tools: spec.client_tools.iter().map(|tool| tool.name.clone()).collect(),
         max_output_tokens: None,
-        options: spec.options.clone(),
+        // What its response says is the request's own, if it came through the Responses API.
+        options: RunOptions {
+            response: new.options.response.clone().or_else(|| spec.options.response.clone()),
+            ..spec.options.clone()
+        },
     };
     let claim = new.claim.as_ref().map(|claim| claim.name.clone());
     let answers = requested(&spec.id, number, Vec::new());

@@ -71,6 +71,12 @@ pub struct Sizes {
 impl Admission {
     /// What a request would be as a run now.
     pub async fn dry_run(&self, new: &NewRun) -> Result<DryRun, StartError> {
+        let Some(previous) = &new.previous else { return self.dry_run_of(new).await };
+        let new = self.after_previous(new, previous).await?;
+        self.dry_run_of(&new).await
+    }
+
+    async fn dry_run_of(&self, new: &NewRun) -> Result<DryRun, StartError> {
         refuse_unfit(new)?;
         refuse_unasked_results(new)?;
         let session = match &new.session {

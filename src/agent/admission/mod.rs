@@ -16,6 +16,7 @@ mod models;
 mod named;
 mod once;
 mod policy;
+mod previous;
 mod price;
 mod question;
 mod remembered;

@@ -37,7 +37,7 @@ impl Admission {
         let starting = Box::pin(async move {
             match key {
                 Some(key) => admission.start_once(new, &key).await,
-                None => admission.start_under(&new, None).await,
+                None => admission.start_after(&new, None).await,
             }
         });
         self.lifecycle.run_detached(starting).await
@@ -85,7 +85,7 @@ impl Admission {
     /// Starts the run that the claim names, or joins it if another request with the claim started it first; `None`
     /// if another process is changing the run at this moment. A refused request removes its claim.
     async fn start_claimed(self: &Arc<Self>, new: &NewRun, mut held: HeldClaim) -> Result<Option<Started>, StartError> {
-        let error = match self.start_under(new, Some(&mut held)).await {
+        let error = match self.start_after(new, Some(&mut held)).await {
             Ok(started) => {
                 self.note_made(held);
                 return Ok(Some(started));

@@ -231,7 +231,9 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 }
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
-    let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
+    let kept = ending.spec.options.keeps_response().then(|| encode(ending.spec));
+    let bytes = stored::of_ended_run(ending.log_bytes) + kept.as_ref().map_or(0, |spec| spec.len() as u64);
+    let head = Head { bytes, ..ended_head(&ending) };
     let Ending { spec, outcome, at_ms, commands_seen, session, messages, context, counted, inbox_bytes, lease, .. } =
         ending;
     let tx = Tx { releases: lease.map(Box::new), ..tx };
@@ -239,7 +241,12 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     if commands_seen > 0 {
         tx = delete_inbox(tx, &spec.id);
     }
-    let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
+    // What a response is read and continued by is kept with its log.
+    let key = keys::spec(&spec.id);
+    let tx = put_end(tx, &head, retention.run).write(match kept {
+        Some(value) => Write::Put { key, value, ttl: Some(retention.run) },
+        None => Write::Delete { key },
+    });
     let delta = signed(head.bytes) - signed(counted) - signed(inbox_bytes);
     let Some(Versioned { mut session, version }) = session else { return Ended { tx, next: None, delta } };
     let next = session.detach_run(&spec.id);

@@ -94,7 +94,7 @@ impl Ledger {
         Ok(head.is_some_and(|head| !head.status.is_final()))
     }
 
-    /// What a run is asked to do; `None` once it has ended.
+    /// What a run is asked to do; `None` once it has ended, unless its response is stored.
     pub(super) async fn spec(&self, partition: &Partition, run: &RunId) -> Result<Option<RunSpec>, Unavailable> {
         let document = self.store.get(partition, &keys::spec(run)).await?;
         document.map(|document| decode(&document.value)).transpose()

@@ -6,7 +6,7 @@ use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
 use crate::types::outcome::RequiredCall;
 use crate::types::pending::PendingCall;
 use crate::types::question::Question;
-use crate::types::{CallId, Effect, StopReason, ToolOutcome};
+use crate::types::{CallId, Effect, Message, StopReason, ToolOutcome};
 
 impl Run {
     /// The calls that services answer later.
@@ -63,6 +63,13 @@ impl Run {
             | CallState::Finished(_) => None,
         };
         required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open), expires_ms: None }).collect()
+    }
+
+    /// Its own messages, and the results that the server has of the calls that it waits with.
+    #[must_use]
+    pub fn messages_so_far(&self) -> Vec<Message> {
+        let results = self.calls.iter().filter_map(|open| self.result_of(open.clone()));
+        self.messages.iter().cloned().chain(results).collect()
     }
 
     /// The calls that wait for an approval.

@@ -97,6 +97,7 @@ pub(in crate::agent) fn options() -> RunOptions {
         hide_intermediate_text: false,
         stream_tool_arguments: false,
         max_discards: 2,
+        response: None,
     }
 }
 

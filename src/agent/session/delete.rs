@@ -129,6 +129,11 @@ impl Sessions {
         Ok(runs)
     }
 
+    /// Removes runs from their tenant's index, and no longer counts them as stored.
+    pub(super) async fn unindex_runs(&self, tenant: &Tenant, runs: &[Head]) -> Result<(), Unavailable> {
+        self.unindex(Tx::new(keys::tenant_partition(tenant)), runs).await
+    }
+
     /// Removes runs from the tenant's index, and no longer counts them as stored.
     async fn unindex(&self, tx: Tx, runs: &[Head]) -> Result<(), Unavailable> {
         let tx = tx.write(stored::uncount(runs.iter().map(|head| head.bytes).sum()));

@@ -1,6 +1,7 @@
 //! Sessions: conversations that outlive their runs.
 
 pub(super) mod delete;
+mod delete_run;
 pub mod environment;
 pub mod fork;
 pub(super) mod history;
@@ -215,6 +216,13 @@ impl Sessions {
         let whole = View::default();
         let view = spec.view.as_deref().unwrap_or(&whole);
         Ok(self.read(&spec.tenant, &found.session, view).await?.first(spec.history_len))
+    }
+
+    /// All messages that a run began with; none for a run without a session.
+    pub(in crate::agent) async fn whole_history_of(&self, spec: &RunSpec) -> Result<History, Unavailable> {
+        let Some(id) = &spec.session else { return Ok(History::default()) };
+        let Some(found) = self.ledger.find_session(&spec.tenant, id).await? else { return Ok(History::default()) };
+        Ok(self.read(&spec.tenant, &found.session, &View::default()).await?.first(spec.history_len))
     }
 
     async fn read(&self, tenant: &Tenant, session: &Session, view: &View) -> Result<History, Unavailable> {

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub(super) use self::echo::Echo;
+pub(crate) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
-pub(super) use self::scripted::{Say, Scripted};
+pub(crate) use self::scripted::{Say, Scripted};
 pub(super) use self::windowed::{Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
@@ -40,7 +40,7 @@ use crate::types::run::OnLimit;
 use crate::types::{Effect, Event, Outcome, Price, Record};
 
 /// What is kept for how long.
-pub(super) const RETENTION: Retention = Retention {
+pub(crate) const RETENTION: Retention = Retention {
     run: Duration::from_secs(600),
     wait: Duration::from_secs(3600),
     session: Duration::from_secs(600),
@@ -59,14 +59,14 @@ const BREAKER: BreakerPolicy =
 
 /// An agent, which this is used as, and what it works with.
 #[derive(Clone)]
-pub(super) struct TestAgent {
+pub(crate) struct TestAgent {
     agent: Agent,
-    pub(super) model: Arc<Scripted>,
+    pub(crate) model: Arc<Scripted>,
     /// The models `spare/s0`, `spare/s1` … that its runs fall back to, each of an upstream `spareN` of its own.
-    pub(super) spares: Vec<Arc<Scripted>>,
-    pub(super) journal: Arc<Mutex<Vec<String>>>,
+    pub(crate) spares: Vec<Arc<Scripted>>,
+    pub(crate) journal: Arc<Mutex<Vec<String>>>,
     /// The fences that calls of `hang` were given.
-    pub(super) fences: Arc<Mutex<Vec<u64>>>,
+    pub(crate) fences: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Deref for TestAgent {
@@ -79,25 +79,25 @@ impl Deref for TestAgent {
 
 impl TestAgent {
     /// What [`Admission::start`](crate::agent::Admission::start) does.
-    pub(super) async fn start(&self, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
+    pub(crate) async fn start(&self, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
         self.admission().start(new, key).await
     }
 
     /// An agent over a store of its own, whose model says `done`, with the tools `echo` (read), `save`
     /// (write) and `hang`.
-    pub(super) fn builder() -> TestAgentBuilder {
+    pub(crate) fn builder() -> TestAgentBuilder {
         TestAgentBuilder::default()
     }
 
     /// What other replicas know it by.
-    pub(super) fn replica(&self) -> &Replica {
+    pub(crate) fn replica(&self) -> &Replica {
         &self.agent.rooms.ownership.replica
     }
 }
 
 /// What a [`TestAgent`] is made of.
 #[derive(Default)]
-pub(super) struct TestAgentBuilder {
+pub(crate) struct TestAgentBuilder {
     store: Option<Arc<dyn Store>>,
     turns: Vec<Say>,
     spares: Vec<(Vec<Say>, ModelConfig)>,
@@ -121,17 +121,17 @@ pub(super) struct TestAgentBuilder {
 
 impl TestAgentBuilder {
     /// How its calls are approved.
-    pub(super) fn approval(self, approval: ApprovalTerms) -> Self {
+    pub(crate) fn approval(self, approval: ApprovalTerms) -> Self {
         Self { approval, ..self }
     }
 
     /// What its runs are held to.
-    pub(super) fn guards(self, guards: Guards) -> Self {
+    pub(crate) fn guards(self, guards: Guards) -> Self {
         Self { guards: Some(guards), ..self }
     }
 
     /// What its prompts have beside these instructions.
-    pub(super) fn prompt(self, system: &str, prompt: PromptConfig) -> Self {
+    pub(crate) fn prompt(self, system: &str, prompt: PromptConfig) -> Self {
         Self { system: Some(system.to_owned()), prompt, ..self }
     }
 
@@ -141,78 +141,78 @@ impl TestAgentBuilder {
     }
 
     /// Its store, which others may hold too.
-    pub(super) fn store(self, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn store(self, store: Arc<dyn Store>) -> Self {
         Self { store: Some(store), ..self }
     }
 
     /// What its model plays.
-    pub(super) fn turns(self, turns: Vec<Say>) -> Self {
+    pub(crate) fn turns(self, turns: Vec<Say>) -> Self {
         Self { turns, ..self }
     }
 
     /// Adds a model `s` of an upstream `spareN` that plays these turns, to which its runs fall back.
-    pub(super) fn spare(mut self, turns: Vec<Say>, config: ModelConfig) -> Self {
+    pub(crate) fn spare(mut self, turns: Vec<Say>, config: ModelConfig) -> Self {
         self.spares.push((turns, config));
         self
     }
 
     /// Has its models left alone while they fail, as those of a server are.
-    pub(super) fn guarded(self) -> Self {
+    pub(crate) fn guarded(self) -> Self {
         Self { is_guarded: true, ..self }
     }
 
     /// Has a second model asked beside one that says nothing for so long.
-    pub(super) fn hedge_after(self, patience: Duration) -> Self {
+    pub(crate) fn hedge_after(self, patience: Duration) -> Self {
         Self { hedge_after: Some(patience), ..self }
     }
 
     /// The rules of its runs' loops.
-    pub(super) fn rules(self, rules: LoopRules) -> Self {
+    pub(crate) fn rules(self, rules: LoopRules) -> Self {
         Self { rules: Some(rules), ..self }
     }
 
     /// The effect that `echo` has.
-    pub(super) fn echo(self, echo: Effect) -> Self {
+    pub(crate) fn echo(self, echo: Effect) -> Self {
         Self { echo: Some(echo), ..self }
     }
 
     /// The tools that it has instead.
-    pub(super) fn tools(self, tools: Vec<Arc<dyn Tool>>) -> Self {
+    pub(crate) fn tools(self, tools: Vec<Arc<dyn Tool>>) -> Self {
         Self { tools: Some(tools), ..self }
     }
 
     /// The tools that its runs answer themselves.
-    pub(super) fn own_tools(self, own_tools: Vec<Arc<dyn OwnTool>>) -> Self {
+    pub(crate) fn own_tools(self, own_tools: Vec<Arc<dyn OwnTool>>) -> Self {
         Self { own_tools, ..self }
     }
 
     /// How much its memories may have.
-    pub(super) fn memory(self, memory: MemoryConfig) -> Self {
+    pub(crate) fn memory(self, memory: MemoryConfig) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
     /// What it knows how to do.
-    pub(super) fn skills(self, skills: SkillsConfig) -> Self {
+    pub(crate) fn skills(self, skills: SkillsConfig) -> Self {
         Self { skills, ..self }
     }
 
     /// What its keys may take.
-    pub(super) fn quotas(self, quotas: Quotas) -> Self {
+    pub(crate) fn quotas(self, quotas: Quotas) -> Self {
         Self { quotas, ..self }
     }
 
     /// The hooks that its runs are subject to.
-    pub(super) fn hooks(self, hooks: Vec<HookConfig>) -> Self {
+    pub(crate) fn hooks(self, hooks: Vec<HookConfig>) -> Self {
         Self { hooks, ..self }
     }
 
     /// How long it keeps things, if not as [`RETENTION`] says.
-    pub(super) fn retention(self, retention: Retention) -> Self {
+    pub(crate) fn retention(self, retention: Retention) -> Self {
         Self { retention: Some(retention), ..self }
     }
 
     /// The agent. It takes up no runs of others and keeps no leases before it begins.
-    pub(super) fn build(self) -> TestAgent {
+    pub(crate) fn build(self) -> TestAgent {
         let model = Scripted::new(self.turns);
         let (spares, configs): (Vec<_>, Vec<_>) = self.spares.into_iter().unzip();
         let spares: Vec<_> = spares.into_iter().map(Scripted::new).collect();
@@ -262,7 +262,7 @@ impl TestAgentBuilder {
     }
 
     /// The agent, which has begun.
-    pub(super) fn begin(self) -> TestAgent {
+    pub(crate) fn begin(self) -> TestAgent {
         let agent = self.build();
         agent.begin();
         agent
@@ -280,14 +280,14 @@ fn uncut() -> Guards {
 }
 
 /// The same agent with these instructions.
-pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
+pub(crate) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
     let prompt = PromptConfig { request_layers: true, ..PromptConfig::default() };
     let rules = (unguarded(), Guards::default(), prompt);
     with_spares(model, ((system, None, ApprovalTerms::default()), rules), [], 200_000)
 }
 
 /// Rules by which a model may call the same tool again and again, and is sent all that was said.
-pub(super) fn unguarded() -> LoopRules {
+pub(crate) fn unguarded() -> LoopRules {
     LoopRules { loop_guard: LoopGuardRules::off(), context: ContextRules::off(), ..LoopRules::default() }
 }
 
@@ -345,7 +345,7 @@ fn with_spares(
 }
 
 /// All public records of a run that goes on now.
-pub(super) async fn watch(started: Started) -> Vec<Record> {
+pub(crate) async fn watch(started: Started) -> Vec<Record> {
     let mut follower = started.follower;
     let mut records = Vec::new();
     while let Some(page) = follower.next().await.unwrap() {
@@ -355,7 +355,7 @@ pub(super) async fn watch(started: Started) -> Vec<Record> {
 }
 
 /// How the last record says the run ended.
-pub(super) fn outcome(records: &[Record]) -> Outcome {
+pub(crate) fn outcome(records: &[Record]) -> Outcome {
     match records.last().map(|record| &record.event) {
         Some(Event::RunFinished(outcome)) => (**outcome).clone(),
         other => panic!("the last event is {other:?}"),
@@ -363,7 +363,7 @@ pub(super) fn outcome(records: &[Record]) -> Outcome {
 }
 
 /// All answer text that was shown.
-pub(super) fn shown(records: &[Record]) -> String {
+pub(crate) fn shown(records: &[Record]) -> String {
     let texts = records.iter().filter_map(|record| match &record.event {
         Event::TextDelta { text, .. } => Some(text.as_str()),
         _ => None,

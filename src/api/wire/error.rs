@@ -78,6 +78,16 @@ error_codes! {
     ScheduleNotFound,
     /// There is another schedule with this id.
     ScheduleExists,
+    /// There is no such response that this caller could read.
+    ResponseNotFound,
+    /// There is no such item of a response or a conversation.
+    ItemNotFound,
+    /// There is no such response that could be continued.
+    PreviousResponseNotFound,
+    /// The response that the request continues has not ended.
+    PreviousResponseNotReady,
+    /// The conversation has a live run, which the error names.
+    ConversationLocked,
     /// There is no such call that could be approved or answered.
     CallNotFound,
     /// There is nothing at this path.

@@ -5,6 +5,7 @@
 //! it again and skipping what the reader has.
 
 pub mod agent;
+pub mod asked;
 pub mod body;
 pub mod budgets;
 pub mod chunk;
@@ -19,6 +20,7 @@ pub mod layer;
 mod mismatch;
 pub mod openai_chat;
 pub mod openai_error;
+pub mod responses;
 pub mod restored;
 pub mod run;
 pub mod schedule;
@@ -38,6 +40,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
+use crate::api::wire::openai_error::{ErrorBody, ErrorObject};
 use crate::types::trace::TraceId;
 use crate::types::{Event, Record, RunId, SessionId};
 
@@ -114,6 +117,23 @@ pub trait Encoder: Send + 'static {
 
     /// Appends the frames of one event, often one, sometimes none.
     fn encode(&mut self, record: &Record, out: &mut BytesMut);
+
+    /// Whether nothing follows, however the run goes on.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    /// Appends what tells a client after a silence that the stream lives.
+    fn keep_alive(&mut self, out: &mut BytesMut) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+
+    /// Appends that the stream cannot be told to its end.
+    fn break_off(&mut self, error: ErrorObject, out: &mut BytesMut) {
+        out.extend_from_slice(b"data: ");
+        write_json(&ErrorBody { error }, out);
+        out.extend_from_slice(b"\n\n");
+    }
 }
 
 /// Writes only what comes after an event that was seen. The inner encoder sees all of them, so that

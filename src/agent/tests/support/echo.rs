@@ -12,16 +12,16 @@ use crate::types::Effect;
 
 /// Answers with its arguments, and keeps a journal.
 #[derive(Debug)]
-pub(in crate::agent::tests) struct Echo {
+pub(crate) struct Echo {
     spec: ToolSpec,
-    pub(in crate::agent::tests) journal: Arc<Mutex<Vec<String>>>,
-    pub(in crate::agent::tests) fences: Arc<Mutex<Vec<u64>>>,
+    pub(crate) journal: Arc<Mutex<Vec<String>>>,
+    pub(crate) fences: Arc<Mutex<Vec<u64>>>,
     /// A call needs a permit to end; `hang` has none.
     permits: Arc<Semaphore>,
 }
 
 impl Echo {
-    pub(in crate::agent::tests) fn new(name: &str, effect: Effect, permits: usize) -> Self {
+    pub(crate) fn new(name: &str, effect: Effect, permits: usize) -> Self {
         let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
         let spec = ToolSpec {
             name: name.into(),
@@ -37,7 +37,7 @@ impl Echo {
 
 impl Echo {
     /// The same tool, described and to be called otherwise.
-    pub(in crate::agent::tests) fn defined(mut self, description: &str, parameters: &str) -> Self {
+    pub(crate) fn defined(mut self, description: &str, parameters: &str) -> Self {
         self.spec.description = description.into();
         self.spec.parameters = RawValue::from_string(parameters.into()).unwrap();
         self

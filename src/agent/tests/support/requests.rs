@@ -25,6 +25,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         model: Some("m".into()),
         session: None,
         run: None,
+        previous: None,
         system: Vec::new(),
         messages: vec![Message::text(Role::User, "question")],
         answers_from: 0,

@@ -19,7 +19,7 @@ use crate::types::{CallId, Conversation, Role, TurnEnd, Usage};
 
 /// What the model does in one turn.
 #[derive(Debug, Clone)]
-pub(in crate::agent::tests) enum Say {
+pub(crate) enum Say {
     /// Streams the pieces and answers.
     Text(&'static [&'static str]),
     /// Calls tools, after some text.
@@ -138,15 +138,15 @@ fn finished(text: &str, calls: &[(&str, &str)], end: TurnEnd) -> Delta {
 
 /// Plays its turns by how many assistant messages the request has; the last one again and again.
 #[derive(Debug)]
-pub(in crate::agent::tests) struct Scripted {
+pub(crate) struct Scripted {
     turns: Vec<Say>,
-    pub(in crate::agent::tests) requests: Mutex<Vec<ModelRequest>>,
+    pub(crate) requests: Mutex<Vec<ModelRequest>>,
     /// How often a turn that breaks has broken.
     breaks: AtomicUsize,
 }
 
 impl Scripted {
-    pub(in crate::agent::tests) fn new(turns: Vec<Say>) -> Arc<Self> {
+    pub(crate) fn new(turns: Vec<Say>) -> Arc<Self> {
         Arc::new(Self { turns, requests: Mutex::default(), breaks: AtomicUsize::new(0) })
     }
 }

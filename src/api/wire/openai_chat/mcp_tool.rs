@@ -48,7 +48,7 @@ struct View<'a> {
 }
 
 /// Reads the server at this place of the request's tools, of which `others` stand before it.
-pub(super) fn read_server(json: &RawValue, place: usize, others: &[AskedServer]) -> Result<AskedServer, WireError> {
+pub fn read_server(json: &RawValue, place: usize, others: &[AskedServer]) -> Result<AskedServer, WireError> {
     let path = format!("tools[{place}]");
     let view: View<'_> = serde_json::from_str(json.get())
         .map_err(|error| malformed(&error))

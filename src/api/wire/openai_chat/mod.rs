@@ -2,7 +2,7 @@
 
 pub mod completion;
 pub mod described;
-mod mcp_tool;
+pub mod mcp_tool;
 pub mod message;
 pub mod request;
 pub mod shape;

@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::agent::{Generation, NewRun};
-use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
-use crate::api::wire::agent::{policy, prompt, rules};
-use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
+use crate::agent::NewRun;
+use crate::api::wire::agent::options::AgentOptions;
+use crate::api::wire::asked::{Asked, MAX_DISCARDS, MAX_OUTPUT_TOKENS, RequestContext, range, session_id, split};
+use crate::api::wire::body::{check_metadata, clip, malformed, missing, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::shape::{ResponseShape, StreamOptions};
-use crate::api::wire::openai_chat::tool::{AskedTools, read_offer};
+use crate::api::wire::openai_chat::tool::read_offer;
 use crate::api::wire::openai_chat::unknown::read_unknown;
 use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
 use crate::api::wire::vocabulary::metadata;
@@ -26,15 +26,8 @@ use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::memory::MOST_USER;
-use crate::types::offer::ToolChoice;
-use crate::types::run::{OnDisconnect, RunOptions};
 use crate::types::sampling::{Sampling, Stop};
-use crate::types::{Message, Role, RunId, SessionId, Tenant, TraceContext};
-
-const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
-const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
-/// Steps that may be voided on endpoints that can show it.
-const MAX_DISCARDS: u32 = 2;
+use crate::types::{Message, RunId, SessionId};
 
 /// A chat completion request. Members that are not named here are sent to upstreams that may know them.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -126,41 +119,6 @@ pub struct CompletionRequest<'a> {
     pub agent: Option<JsonObject<AgentOptions>>,
 }
 
-/// What came with the request beside its body.
-#[derive(Debug)]
-pub struct RequestContext {
-    /// Whose request it is.
-    pub tenant: Tenant,
-    /// The configuration that the request is served by.
-    pub generation: Arc<Generation>,
-    /// The name of the key.
-    pub key_name: Option<String>,
-    /// The agents that the key may use.
-    pub allowed_agents: Option<Vec<String>>,
-    /// The trace that a header names.
-    pub trace: Option<TraceContext>,
-    /// The request's id.
-    pub request_id: Option<String>,
-    /// The session that a header names.
-    pub session_header: Option<String>,
-    /// What the endpoint's streams show unless asked otherwise.
-    pub default_events: EventsMode,
-    /// What happens when the last reader has gone, unless asked otherwise.
-    pub default_on_disconnect: OnDisconnect,
-}
-
-impl RequestContext {
-    /// What happens when the last reader has gone. A run in the background has none to lose.
-    fn on_disconnect(&self, asked: Option<OnDisconnect>, background: bool) -> OnDisconnect {
-        if background { OnDisconnect::Continue } else { asked.unwrap_or(self.default_on_disconnect) }
-    }
-}
-
-/// Whether the text of turns with calls is left out: as asked, and by default where the answer is to be JSON.
-fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawValue>) -> Result<bool, WireError> {
-    is_json_format(format).map(|is_json| asked.map_or(is_json, |text| text == IntermediateText::Hide))
-}
-
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
@@ -171,57 +129,27 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);
     let (session, run) = read_ids(&agent, &context)?;
     let (system, messages) = read_messages(request.messages.as_deref(), session.as_ref(), run.as_ref())?;
-    let AskedTools { tool_choice, client_tools, servers } = read_offer(request.tool_choice, request.tools.as_deref())?;
-    let (policy, approval) = policy::read(agent.policy, agent.approval)?;
-    let options = RunOptions {
-        tool_choice,
-        sampling,
-        parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
-        on_disconnect: context.on_disconnect(agent.on_disconnect, shape.background),
-        on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
-        reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
-        hide_intermediate_text: hides_intermediate_text(agent.intermediate_text, request.response_format)?,
-        stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
-        max_discards: if shape.can_void() { MAX_DISCARDS } else { 0 },
-    };
-    let new = NewRun {
-        id: RunId::mint(),
-        tenant: context.tenant,
-        key_name: context.key_name,
-        generation: Some(context.generation),
-        allowed_agents: context.allowed_agents,
+    let asked = Asked {
         model: request.model,
         session,
         run,
+        previous: None,
         system,
-        messages: messages.all,
-        answers_from: messages.answers_from,
-        answered: messages.answered,
-        decisions: messages.decisions,
+        messages,
         approvals: Vec::new(),
-        client_tools,
-        servers,
-        trace: context.trace,
-        request_id: context.request_id,
+        tools: read_offer(request.tool_choice, request.tools.as_deref())?,
+        sampling,
+        is_json: is_json_format(request.response_format)?,
+        parallel_tool_calls: request.parallel_tool_calls,
         metadata: request.metadata.unwrap_or_default(),
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
-        tools: if options.tool_choice == ToolChoice::None { Some(Vec::new()) } else { agent.tools },
-        policy: policy.map(Arc::new),
-        approval,
-        limits: agent.limits.unwrap_or_default().0.check()?,
-        rules: rules::read(agent.tool_errors, agent.loop_guard, agent.planning, agent.reflection, agent.context)?,
-        guards: agent.guards.unwrap_or_default().0.check()?,
-        prompt: prompt::read(agent.prompt)?,
-        on_limit: agent.on_limit,
-        on_conflict: agent.on_conflict.unwrap_or_default(),
-        options,
+        is_background: shape.background,
+        max_discards: if shape.can_void() { MAX_DISCARDS } else { 0 },
         waits_for_the_end: !shape.stream && !shape.background,
-        unattended: false,
+        response: None,
         warnings,
-        claim: None,
-        memory: Arc::default(),
     };
-    Ok((new, shape))
+    Ok((asked.into_run(agent, context)?, shape))
 }
 
 /// The instructions that shape one run of a session only, and the other messages.
@@ -317,43 +245,8 @@ fn stop(raw: &RawValue) -> Option<Stop> {
     text.or_else(|_| serde_json::from_str(raw.get()).map(Stop::Texts)).ok()
 }
 
-/// In a session, instructions shape this run only and stand ahead of the history; without one, they
-/// stay where they are.
-fn split(mut messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
-    if !in_session {
-        return (Vec::new(), messages);
-    }
-    let is_instruction = |message: &Message| matches!(message.role, Role::System | Role::Developer);
-    let before = messages.all[..messages.answers_from].iter().filter(|message| is_instruction(message)).count();
-    let answers_from = messages.answers_from - before;
-    let (system, all) = std::mem::take(&mut messages.all).into_iter().partition(is_instruction);
-    (system, Messages { all, answers_from, ..messages })
-}
-
-fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<SessionId>, WireError> {
-    let (text, param) = match (body, header) {
-        (Some(body), Some(header)) if body != header => {
-            let message = "the body and the header x-loopgate-session-id name different sessions";
-            return Err(WireError::invalid("agent.session_id", message));
-        }
-        (Some(body), _) => (body, "agent.session_id"),
-        (None, Some(header)) => (header, "x-loopgate-session-id"),
-        (None, None) => return Ok(None),
-    };
-    SessionId::parse(text).map(Some).ok_or_else(|| bad_session_id(param))
-}
-
 fn no_run(id: &str) -> WireError {
     WireError::new(ErrorCode::RunNotFound, format!("run {:?} does not exist", clip(id))).at("agent.run_id")
-}
-
-fn range(param: &str, value: Option<f64>, low: f64, high: f64) -> Result<(), WireError> {
-    match value {
-        Some(value) if !(low..=high).contains(&value) => {
-            Err(WireError::invalid(param, format!("must be between {low} and {high}")))
-        }
-        Some(_) | None => Ok(()),
-    }
 }
 
 fn is_json_format(raw: Option<&RawValue>) -> Result<bool, WireError> {
