@@ -36,8 +36,9 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 37] = [
-    ("tests", 9),
+const ROOMS: [(&str, u8); 39] = [
+    ("tests", 10),
+    ("delegation", 9),
     ("admission", 8),
     ("control", 7),
     ("recovery", 7),
@@ -65,6 +66,7 @@ const ROOMS: [(&str, u8); 37] = [
     ("documents", 3),
     ("context", 2),
     ("own_tool", 1),
+    ("delegating", 1),
     ("catalog", 1),
     ("ledger", 1),
     ("lifecycle", 0),

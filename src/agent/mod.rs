@@ -23,6 +23,8 @@ pub mod catalog;
 pub mod context;
 pub mod control;
 pub mod definitions;
+pub mod delegating;
+mod delegation;
 pub mod documents;
 pub mod drive;
 pub mod error;

@@ -15,8 +15,9 @@ use crate::types::approval::{ApprovalDecision, ApprovalMode};
 use crate::types::context::Compaction;
 use crate::types::event::Decision;
 use crate::types::guard::InputMode;
+use crate::types::lineage::{Parent, Tree};
 use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::policy::Layer;
+use crate::types::policy::{Layer, Policy};
 use crate::types::prompt::{Channel, PromptLayer, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
@@ -86,12 +87,29 @@ pub struct NewRun {
     pub options: RunOptions,
     /// Whether the caller waits for the run's end, and reads nothing before.
     pub waits_for_the_end: bool,
+    /// What it has of the run that begins it. Boxed, as most requests come from callers.
+    pub of: Option<Box<ChildOf>>,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
     /// The claim of the caller's key under which it came, once it is made.
     pub claim: Option<KeyClaim>,
     /// The memory that is counted for all of this.
     pub memory: Arc<RequestMemory>,
+}
+
+/// What a run has of the run that begins it.
+#[derive(Debug, Clone)]
+pub struct ChildOf {
+    /// That run, and the call by which it does.
+    pub parent: Arc<Parent>,
+    /// What it shares with the runs above it.
+    pub tree: Arc<Tree>,
+    /// What the calls of that run are judged by.
+    pub policy: Option<Arc<Policy>>,
+    /// Most model calls.
+    pub max_iterations: u32,
+    /// Most time, in milliseconds.
+    pub timeout_ms: u64,
 }
 
 /// The claim of a caller's key.
@@ -250,6 +268,12 @@ impl NewRun {
         Self { session, rules, on_conflict, waits_for_the_end: true, ..Self::bare(tenant) }
     }
 
+    /// A request of another run, which says nothing yet.
+    #[must_use]
+    pub(super) fn child(tenant: Tenant, id: RunId, of: ChildOf) -> Self {
+        Self { id, of: Some(Box::new(of)), waits_for_the_end: true, ..Self::bare(tenant) }
+    }
+
     /// Whether it only asks for what models are shown of its session to be shortened.
     pub(super) fn compacts(&self) -> bool {
         self.rules.context.only
@@ -300,6 +324,7 @@ impl NewRun {
             on_conflict: OnConflict::Reject,
             options,
             waits_for_the_end: false,
+            of: None,
             warnings: Vec::new(),
             claim: None,
             memory: Arc::default(),

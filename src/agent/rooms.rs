@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::Admission;
 use crate::agent::control::Control;
+use crate::agent::delegation::Delegation;
 use crate::agent::definitions::StoredDefinitions;
 use crate::agent::documents::Documents;
 use crate::agent::documents::limits::memory_limits;
@@ -50,6 +51,7 @@ pub(super) struct Rooms {
     pub(super) health: Arc<StoredHealth>,
     pub(super) definitions: StoredDefinitions,
     pub(super) agents: Arc<StoredAgents>,
+    delegation: Arc<Delegation>,
 }
 
 impl Rooms {
@@ -58,7 +60,8 @@ impl Rooms {
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
         let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
-        let generations = Arc::new(Generations::new(equipped(first, &documents)));
+        let delegation = Arc::<Delegation>::default();
+        let generations = Arc::new(Generations::new(equipped(first, (&documents, &delegation))));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let (usage, limits) =
             (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
@@ -94,7 +97,9 @@ impl Rooms {
             control: Arc::new(Control::new(&launcher)),
             lifecycle: lifecycle.clone(),
         });
+        delegation.connect(&admission);
         Self {
+            delegation,
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,
@@ -114,16 +119,20 @@ impl Rooms {
         }
     }
 
-    /// A generation with the tools that runs answer from their documents.
+    /// A generation with what runs need of the rooms: tools that they answer from their documents, and what begins runs for them.
     pub(super) fn equipped(&self, generation: Generation) -> Generation {
-        equipped(generation, &self.launcher.documents)
+        equipped(generation, (&self.launcher.documents, &self.delegation))
     }
 }
 
-fn equipped(mut generation: Generation, documents: &Arc<Documents>) -> Generation {
+fn equipped(
+    mut generation: Generation,
+    (documents, delegation): (&Arc<Documents>, &Arc<Delegation>),
+) -> Generation {
     if let Some(memory) = &generation.memory {
         generation.own_tools.extend(memory_tools(documents, memory_limits(memory)));
     }
+    generation.delegating = Some(delegation.clone());
     generation.skill_tools = skill_tools(documents, &generation.skills.skills);
     generation
 }

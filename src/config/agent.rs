@@ -21,6 +21,7 @@ use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
+use crate::types::delegate::DELEGATE;
 use crate::types::guard::{Guards, InputMode};
 use crate::types::memory::MEMORY_TOOLS;
 use crate::types::pattern::{matches, may_match};
@@ -45,6 +46,8 @@ pub const MAX_ITERATIONS_CEILING: u32 = 200;
 pub struct AgentConfig {
     /// Its name.
     pub name: String,
+    /// What it is for, as agents are told that may delegate to it.
+    pub description: Option<String>,
     /// `UPSTREAM/MODEL`, or a bare model name; `None` leaves it to the request.
     pub model: Option<String>,
     /// The models that are asked in place of that one, in order; `None` leaves them to the model.
@@ -107,6 +110,11 @@ impl AgentConfig {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
+        let description = section.optional(
+            "description",
+            "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
+             inherits it.",
+        );
         let model: Option<String> = section.optional(
             "model",
             "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
@@ -139,6 +147,7 @@ impl AgentConfig {
         });
         Self {
             name: name.to_owned(),
+            description,
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
             fallbacks: section.or_inherited("fallbacks", fallbacks, parent.and_then(|parent| parent.fallbacks.clone())),
             hedge_after,
@@ -267,6 +276,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     }
     if WORKSPACE_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [workspace] to have the tool `{pattern}`"));
+    }
+    if pattern == DELEGATE {
+        return section.refuse("tools", "name agents in `delegates` to have the tool `delegate`");
     }
     if MEMORY_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [memory] to have the tool `{pattern}`"));

@@ -87,7 +87,8 @@ impl Candidate {
             add(&mut log, Event::PlanCreated { step: 1, text });
         }
         let shares_budgets = self.budget.is_some_and(|session| session.is_any())
-            || self.account.as_ref().is_some_and(Account::has_budgets);
+            || self.account.as_ref().is_some_and(Account::has_budgets)
+            || self.spec.tree.is_some();
         let mut reserved = None;
         if !turn.must_wait()
             && !lifecycle.is_handing_over()

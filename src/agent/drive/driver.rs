@@ -13,6 +13,7 @@ use crate::agent::drive::meter::Meter;
 use crate::agent::drive::pending::answered;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
+use crate::agent::drive::steps::delegate::child_ended;
 use crate::agent::generation::Generation;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
@@ -132,6 +133,13 @@ impl Driver {
                     failpoint::hit("pending.answer_read");
                 }
             }
+            Command::ChildEnded { call_id, end } if !is_known => {
+                let (run, now_ms) = (self.recorder.run(), self.recorder.store().now_ms());
+                let events = child_ended(run, &call_id, &end, now_ms);
+                self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
+                events.into_iter().for_each(|event| self.recorder.queue(event));
+                failpoint::hit("delegate.end_read");
+            }
             Command::AnswerQuestion { question, answer, by } if !is_known => {
                 let resolved = asked::answered(self.recorder.run(), &question, answer, by);
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
@@ -141,6 +149,7 @@ impl Driver {
             }
             Command::Steer { .. }
             | Command::ToolResult { .. }
+            | Command::ChildEnded { .. }
             | Command::AnswerQuestion { .. }
             | Command::Unreadable => {}
         }

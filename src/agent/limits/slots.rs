@@ -41,7 +41,8 @@ impl Limits {
     ) -> Result<Option<Account>, StartError> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         if let Some(most) = account.quota.max_concurrent_runs
-            && !account.acquire_slot(Some(most.into())).await?
+            // One that another run begins has its place with that: it would wait for itself.
+            && !account.acquire_slot(spec.parent.is_none().then_some(most.into())).await?
         {
             return Err(StartError::TooManyRuns(most));
         }

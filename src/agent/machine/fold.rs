@@ -56,6 +56,7 @@ impl Run {
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
+            Event::Delegated(delegated) => self.from_tools.delegates.get_or_insert_default().apply(delegated),
             Event::ToolPending(pending) => self.change(&pending.call_id, |open| open.defer(pending)),
             Event::QuestionAsked(asked) => self.from_tools.questions.get_or_insert_default().ask(asked),
             Event::QuestionResolved(resolved) => self.from_tools.questions.get_or_insert_default().resolve(resolved),
@@ -75,7 +76,7 @@ impl Run {
             Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
             // Another budget is not the run's to count.
-            Event::BudgetWarning { owner: BudgetOwner::Session | BudgetOwner::Key, .. }
+            Event::BudgetWarning { owner: BudgetOwner::Session | BudgetOwner::Key | BudgetOwner::Tree, .. }
             | Event::RunQueued
             | Event::ProviderRetry { .. }
             | Event::ToolProgress { .. } => {}
@@ -86,7 +87,10 @@ impl Run {
 
     /// Counts the time that a run spends, before its record is taken in.
     fn time(&mut self, record: &Record) {
-        if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
+        if matches!(self.phase, Phase::HandedOver { waits: true }) && self.children().next().is_some() {
+            // The time of the runs that it began is its own.
+            self.elapsed.taken_over(record.at_ms, self.spec.rules.delegation.timeout_ms);
+        } else if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
             self.elapsed.restart(record.at_ms);
         } else if matches!(record.event, Event::RunResumed { .. }) {
             self.elapsed.taken_over(record.at_ms, self.longest_silence_ms());

@@ -1,6 +1,7 @@
 //! What a run got of its tools beside results.
 
 use super::asked::Questions;
+use super::delegates::Delegates;
 use crate::types::ToolOutcome;
 use crate::types::conversation::Part;
 use crate::types::run::ToolSearch;
@@ -17,6 +18,8 @@ pub(super) struct FromTools {
     fresh: usize,
     /// What its calls asked the user. Boxed, as few runs have a tool that asks.
     pub(super) questions: Option<Box<Questions>>,
+    /// The runs that its calls have begun. Boxed, as few runs begin others.
+    pub(super) delegates: Option<Box<Delegates>>,
 }
 
 impl FromTools {

@@ -324,6 +324,7 @@ fn with_spares(
     }
     let config = AgentConfig {
         name: DEFAULT_AGENT.into(),
+        description: None,
         model: None,
         fallbacks: Some(fallbacks),
         system: system.map(Into::into),

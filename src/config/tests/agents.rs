@@ -33,6 +33,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
     );
     let expected = AgentConfig {
         name: "small".into(),
+        description: None,
         model: Some("demo/demo".into()),
         fallbacks: None,
         system: Some("Be brief.".into()),

@@ -48,6 +48,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         on_conflict: OnConflict::Reject,
         options: options(),
         waits_for_the_end: false,
+        of: None,
         warnings: Vec::new(),
         claim: None,
         memory: Arc::default(),

@@ -216,6 +216,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,
         waits_for_the_end: !shape.stream && !shape.background,
+        of: None,
         warnings,
         claim: None,
         memory: Arc::default(),
