@@ -67,10 +67,34 @@ pub const OF_PENDING_CALLS: &[&str] = &[
 /// Failpoints that only runs reach which ask a model for a summary.
 pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answered", "compaction.settled"];
 
+/// Failpoints that only runs reach which delegate, in their order.
+pub const OF_DELEGATION: &[&str] = &[
+    "tree.before_reserve",
+    "tree.before_settle",
+    "delegate.before_named",
+    "delegate.named",
+    "delegate.begun",
+    "delegate.before_told",
+    "delegate.told",
+    "delegate.end_read",
+];
+
+/// Failpoints that only runs reach which end before those that they have begun.
+pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
+
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 7] =
-    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, BESIDE_RUNS];
+const ALL: [&[&str]; 9] = [
+    FAILPOINTS,
+    OF_APPROVALS,
+    OF_HOOKS,
+    OF_GUARDRAILS,
+    OF_PENDING_CALLS,
+    OF_COMPACTION,
+    OF_DELEGATION,
+    OF_STOPPED_TREES,
+    BESIDE_RUNS,
+];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]

@@ -1,5 +1,7 @@
 //! Reading, following, steering and cancelling runs.
 
+pub mod tree;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::agent::admission::Admission;
 use crate::agent::control::Control;
-use crate::agent::delegation::Delegation;
 use crate::agent::definitions::StoredDefinitions;
+use crate::agent::delegation::Delegation;
 use crate::agent::documents::Documents;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::memory_tools::memory_tools;
@@ -125,10 +125,7 @@ impl Rooms {
     }
 }
 
-fn equipped(
-    mut generation: Generation,
-    (documents, delegation): (&Arc<Documents>, &Arc<Delegation>),
-) -> Generation {
+fn equipped(mut generation: Generation, (documents, delegation): (&Arc<Documents>, &Arc<Delegation>)) -> Generation {
     if let Some(memory) = &generation.memory {
         generation.own_tools.extend(memory_tools(documents, memory_limits(memory)));
     }

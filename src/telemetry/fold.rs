@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
+use crate::types::delegate::Delegated;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::guard::{Guarded, Judged, Verdict};
-use crate::types::delegate::Delegated;
 use crate::types::hedge::{HedgeEnded, KeptCall};
 use crate::types::price::StepModel;
 use crate::types::tool::CallEnding;

@@ -41,10 +41,8 @@ impl Admission {
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let given = Given::new(new, session, (resolved, &selected, generation, None));
         let rules = &resolved.settings.rules;
-        let waits = new.servers.is_some()
-            || !rules.skills.is_empty()
-            || !rules.delegation.to.is_empty()
-            || !given.is_plain();
+        let waits =
+            new.servers.is_some() || !rules.skills.is_empty() || !rules.delegation.to.is_empty() || !given.is_plain();
         let (told, warnings) = (given.plain(), Vec::new());
         let begun = Chosen { policy, hooks, selected, listed: None, told, warnings };
         // Boxed, as most runs wait for nothing here.

@@ -36,8 +36,7 @@ pub(super) fn request(parent: &RunSpec, child: &Child) -> NewRun {
     new.allowed_agents = parent.tree.as_ref().and_then(|tree| tree.allowed_agents.clone());
     new.model = Some(started.agent.clone());
     new.messages = vec![Message::text(Role::User, &child.task)];
-    new.options.sampling =
-        Arc::new(Sampling { user: parent.options.sampling.user.clone(), ..Sampling::default() });
+    new.options.sampling = Arc::new(Sampling { user: parent.options.sampling.user.clone(), ..Sampling::default() });
     new.options.max_discards = MAX_DISCARDS;
     new.metadata.clone_from(&parent.metadata);
     new.request_id.clone_from(&parent.request_id);

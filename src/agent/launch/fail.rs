@@ -25,7 +25,11 @@ use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, StopReason
 
 impl Launcher {
     /// Ends the run whose log cannot be read, unless it has a driver or has ended by itself.
-    pub(in crate::agent) async fn fail_lost(self: &Arc<Self>, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn fail_lost(
+        self: &Arc<Self>,
+        run: &RunId,
+        entry: &Registration,
+    ) -> Result<(), Unavailable> {
         self.fail(run, entry, Outcome::unknown(StopReason::StoreLostState), None).await
     }
 

@@ -22,12 +22,17 @@ const SEEN_TO_MS: u64 = 2_000;
 
 impl Launcher {
     /// Tells the run that began the one with this head, if that has ended and there is one.
-    pub(in crate::agent) async fn tell_parent(self: &Arc<Self>, tenant: &Tenant, head: &Head) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn tell_parent(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        head: &Head,
+    ) -> Result<(), Unavailable> {
         let Some(parent) = head.parent.clone().filter(|_| head.status.is_final()) else { return Ok(()) };
         let Some(end) = self.child_end(tenant, head).await? else { return Ok(()) };
         failpoint::hit("delegate.before_told");
         let owner = Owner { tenant: tenant.clone(), session: parent.session.clone() };
-        let due = Due::tool_answered(owner, parent.run.clone(), self.ledger.store().now_ms().saturating_add(SEEN_TO_MS));
+        let due =
+            Due::tool_answered(owner, parent.run.clone(), self.ledger.store().now_ms().saturating_add(SEEN_TO_MS));
         // Put before, so that no crash leaves the run waiting behind what it is told.
         self.ledger.commit(due.put()).await.map_err(unavailable)?;
         let key = RequestKey {
@@ -51,7 +56,11 @@ impl Launcher {
     }
 
     /// How a run ended; `None` if it has not.
-    pub(in crate::agent) async fn child_end(&self, tenant: &Tenant, head: &Head) -> Result<Option<ChildEnd>, Unavailable> {
+    pub(in crate::agent) async fn child_end(
+        &self,
+        tenant: &Tenant,
+        head: &Head,
+    ) -> Result<Option<ChildEnd>, Unavailable> {
         let partition = keys::run_partition(tenant, head.session.as_ref(), &head.id);
         let outcome = self.ledger.outcome(&partition, &head.id).await?;
         let most = head.parent.as_ref().map_or(usize::MAX, |parent| parent.max_output_chars as usize);
@@ -62,18 +71,19 @@ impl Launcher {
 /// What is told of this outcome.
 fn end(head: &Head, outcome: &Outcome, most: usize) -> ChildEnd {
     let status = outcome.status();
-    let (text, truncated) = cut(&said(&head.agent, outcome), most);
+    let answer = if outcome.output_text.is_empty() { &outcome.refusal } else { &outcome.output_text };
+    let (answer, truncated) = cut(answer, most);
+    let text = told(&head.agent, outcome, answer);
     let own = Taken::of_one(outcome.usage, outcome.cost);
     let tree = outcome.delegated.as_ref().map_or(own, |below| own.and(below));
     ChildEnd { run: head.id.clone(), status, reason: outcome.reason, text, truncated, own, tree }
 }
 
 /// What the run said; of one that did not get to its end, also why.
-fn said(agent: &str, outcome: &Outcome) -> String {
-    let said = if outcome.output_text.is_empty() { &outcome.refusal } else { &outcome.output_text };
+fn told(agent: &str, outcome: &Outcome, said: String) -> String {
     let why = match outcome.status() {
         RunStatus::Completed if said.is_empty() => return format!("The agent {agent:?} answered nothing."),
-        RunStatus::Completed => return said.clone(),
+        RunStatus::Completed => return said,
         RunStatus::Incomplete => format!("The agent {agent:?} did not get to the end: {}.", outcome.reason.as_str()),
         RunStatus::Cancelled => format!("The run of the agent {agent:?} was cancelled."),
         RunStatus::Failed | RunStatus::Queued | RunStatus::InProgress | RunStatus::RequiresAction => {

@@ -60,6 +60,9 @@ pub struct Head {
     /// The run that began it, and waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<Parent>>,
+    /// Whether its streams show what happens in the runs below it, unless their reader asks for it otherwise.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shows_delegates: bool,
     /// Whether all that it does is to shorten what models are shown of its session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compacts: bool,
@@ -127,6 +130,7 @@ impl Head {
             leg: 0,
             trace: spec.trace.clone(),
             parent: spec.parent.clone(),
+            shows_delegates: spec.tree.is_some() && spec.rules.delegation.shows_events,
             compacts: spec.compacts,
         }
     }

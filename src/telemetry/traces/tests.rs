@@ -198,6 +198,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::HedgeEnded(ended) => ended.step = newest,
             Event::ApprovalRequired(request) => request.step = newest,
             Event::ApprovalResolved(approval) => approval.step = newest,
+            Event::Delegated(_) => {}
             Event::ToolPending(pending) => pending.step = newest,
             Event::QuestionAsked(asked) => asked.step = newest,
             Event::QuestionResolved(resolved) => resolved.step = newest,

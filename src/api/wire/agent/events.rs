@@ -275,7 +275,10 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::PlanCreated { step, text } => NativeEvent::PlanCreated { seq, step: *step, text },
         Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
-        Event::Delegated(delegated) => delegate(seq, delegated),
+        Event::Delegated(delegated) => match &**delegated {
+            Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
+            Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
+        },
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::QuestionAsked(asked) => NativeEvent::QuestionAsked(OpenQuestion::new(seq, asked)),
@@ -302,13 +305,6 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         | Event::CommandsApplied { .. }
         | Event::HandedOff => return None,
     })
-}
-
-fn delegate(seq: u64, delegated: &Delegated) -> NativeEvent<'_> {
-    match delegated {
-        Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
-        Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
-    }
 }
 
 fn discarded(seq: u64, step: u32, reason: DiscardReason) -> NativeEvent<'static> {

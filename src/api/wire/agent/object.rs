@@ -211,7 +211,10 @@ impl<'a> AgentObject<'a> {
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),
             usage: (&outcome.usage).into(),
-            tree: outcome.delegated.as_ref().map(|below| (&Taken::of_one(outcome.usage, outcome.cost).and(below)).into()),
+            tree: outcome
+                .delegated
+                .as_ref()
+                .map(|below| (&Taken::of_one(outcome.usage, outcome.cost).and(below)).into()),
             budget: Budget::at_the_end(outcome),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
                 r#type: action(outcome.reason),
