@@ -77,7 +77,7 @@ fn completed_root(frames: &[crate::support::sse::Frame]) -> Value {
 
 #[tokio::test]
 async fn a_plain_client_waits_for_the_answer_and_is_told_what_the_tree_took() {
-    let (_, server) = stage().await;
+    let (_upstream, server) = stage().await;
     let mut asked = body(&json!({}));
     asked["stream"] = json!(false);
     let answer = server.post("/v1/agent/completions", &asked).await.ok();
@@ -85,7 +85,7 @@ async fn a_plain_client_waits_for_the_answer_and_is_told_what_the_tree_took() {
     assert_eq!(answer["agent"]["tree"]["runs"], 2);
     let (own, all) = (&answer["agent"]["usage"]["total_tokens"], &answer["agent"]["tree"]["usage"]["total_tokens"]);
     assert!(own.as_u64().unwrap() < all.as_u64().unwrap(), "{answer}");
-    let (_, server) = stage().await;
+    let (_upstream, server) = stage().await;
     let chunks = server.stream("/v1/chat/completions", &body(&json!({}))).await.rest().await;
     assert_eq!(text_of(&chunks), "It counted.");
 }

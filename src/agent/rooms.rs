@@ -59,8 +59,7 @@ impl Rooms {
     pub(super) fn new(store: Arc<dyn Store>, first: Generation, retention: Retention, telemetry: Telemetry) -> Self {
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
-        let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
-        let delegation = Arc::<Delegation>::default();
+        let (documents, delegation) = (Arc::new(Documents::new(ledger.clone(), lifecycle.clone())), Arc::default());
         let generations = Arc::new(Generations::new(equipped(first, (&documents, &delegation))));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let (usage, limits) =
@@ -97,9 +96,8 @@ impl Rooms {
             control: Arc::new(Control::new(&launcher)),
             lifecycle: lifecycle.clone(),
         });
-        delegation.connect(&admission);
         Self {
-            delegation,
+            delegation: Delegation::connected(delegation, &admission),
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,

@@ -110,11 +110,7 @@ impl AgentConfig {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
-        let description = section.optional(
-            "description",
-            "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
-             inherits it.",
-        );
+        let description = read_description(section);
         let model: Option<String> = section.optional(
             "model",
             "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
@@ -129,13 +125,7 @@ impl AgentConfig {
         if name != DEFAULT_AGENT && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
             section.refuse_here("it has no model, and the upstreams have several: name one of them in its `model`");
         }
-        let fallbacks = fallbacks::read(
-            section,
-            "Models that are asked in order if the one before fails in a way that another may not: each `UPSTREAM/MODEL`, or a \
-             bare model name. If absent, those of the model are asked.",
-            model.as_deref(),
-            upstreams,
-        );
+        let fallbacks = read_fallbacks(section, model.as_deref(), upstreams);
         let hedge_after = read_hedge_after(section, parent);
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = read_tools(section, parent, known_tools);
@@ -169,6 +159,24 @@ impl AgentConfig {
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         patterns(&self.tools)
     }
+}
+
+fn read_description(section: &mut Section<'_>) -> Option<String> {
+    section.optional(
+            "description",
+            "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
+             inherits it.",
+        )
+}
+
+fn read_fallbacks(section: &mut Section<'_>, model: Option<&str>, upstreams: &[Upstream]) -> Option<Vec<String>> {
+    fallbacks::read(
+        section,
+        "Models that are asked in order if the one before fails in a way that another may not: each `UPSTREAM/MODEL`, or a \
+             bare model name. If absent, those of the model are asked.",
+        model,
+        upstreams,
+    )
 }
 
 fn read_tools(section: &mut Section<'_>, parent: Option<&AgentConfig>, known_tools: &KnownTools) -> Vec<ToolPattern> {

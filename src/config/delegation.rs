@@ -1,13 +1,10 @@
 //! `delegates` and `[agents.NAME.delegation]`: to whom an agent delegates, and within which bounds.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::agent::{AgentConfig, MAX_ITERATIONS_CEILING};
-use super::mistake::suggestion;
 use super::reader::Section;
 use super::value::{FromToml, Misread, PLAIN_NAME, is_plain_name, text, whole};
 use crate::types::delegate::Delegation;
@@ -47,7 +44,7 @@ fn bounds(section: &mut Section<'_>, to: Vec<String>, parent: &Delegation) -> De
         "How many runs to which one of its runs delegates may be under way at once. Further calls wait.",
         UpTo(parent.max_concurrent),
     );
-    let UpTo::<MAX_ITERATIONS_CEILING>(max_iterations) = section.key(
+    let UpTo::<200>(max_iterations) = section.key(
         "max_iterations",
         "Most model calls of a run to which it delegates, beside that agent's own limit.",
         UpTo(parent.max_iterations),
@@ -59,17 +56,6 @@ fn bounds(section: &mut Section<'_>, to: Vec<String>, parent: &Delegation) -> De
     );
     let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     Delegation { to, max_depth, timeout_ms, max_output_chars, max_concurrent, max_iterations, shows_events }
-}
-
-/// Refuses agents of the file that delegate to others which the file does not have.
-pub(super) fn check(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>) {
-    let names: Vec<&str> = agents.keys().map(String::as_str).collect();
-    for (name, agent) in agents {
-        if let Some(unknown) = agent.rules.delegation.to.iter().find(|to| !agents.contains_key(*to)) {
-            let what = format!("there is no agent `{unknown}`; {}", suggestion(unknown, &names));
-            root.refuse_outside(&format!("agents.{name}.delegates"), what);
-        }
-    }
 }
 
 /// An agent's name.

@@ -14,7 +14,7 @@ use super::approval;
 use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
-use super::delegation;
+use super::delegates;
 use super::difference::{Change, difference};
 use super::egress;
 use super::guard;
@@ -249,7 +249,6 @@ impl Settings {
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
         approval::check(root, &agents, &keys);
-        delegation::check(root, &agents);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
         Self {
             server,
@@ -295,6 +294,7 @@ fn read_agents(
         agents.insert(name.to_owned(), agent);
         Some(())
     });
+    delegates::check(root, &agents);
     (agents, input_guard)
 }
 

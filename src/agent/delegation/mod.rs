@@ -37,10 +37,11 @@ pub struct Delegation {
 }
 
 impl Delegation {
-    /// Begins runs through this from now on.
-    pub(super) fn connect(&self, admission: &Arc<Admission>) {
+    /// The same, which begins runs through this from now on.
+    pub(super) fn connected(self: Arc<Self>, admission: &Arc<Admission>) -> Arc<Self> {
         // It is connected once.
         let _ = self.admission.set(Arc::downgrade(admission));
+        self
     }
 
     fn admission(&self) -> Result<Arc<Admission>, Unavailable> {

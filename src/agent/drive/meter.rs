@@ -41,8 +41,8 @@ pub struct Meter {
 
 impl Meter {
     /// The meter of a run of this session and with this account.
-    pub fn new(session: Option<SessionBudget>, account: Option<Account>) -> Self {
-        Self { session, account: account.map(Box::new), tree: None, since_look: Used::default() }
+    pub fn new(session: Option<SessionBudget>, account: Option<Box<Account>>) -> Self {
+        Self { session, account, tree: None, since_look: Used::default() }
     }
 
     /// The same of a run that shares this with the runs above and below it.

@@ -231,7 +231,7 @@ impl Launcher {
         &self,
         idle: &Idle,
         generation: &Generation,
-    ) -> Result<Option<Account>, Unavailable> {
+    ) -> Result<Option<Box<Account>>, Unavailable> {
         self.limits.settle_tree(idle.spec(), idle.charges()).await?;
         self.limits.open_account(idle.spec(), idle.charges(), &generation.quotas).await
     }
@@ -313,8 +313,8 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
-                self.tell_of_end(&driver).await?;
                 self.count(&spec.tenant, &mut driver).await?;
+                self.tell_of_end(&driver).await?;
                 let recorder = &driver.recorder;
                 self.ledger.note_end(&spec.tenant, recorder.partition(), &spec.id, Some(recorder.bytes())).await;
                 if let Some(due) = due {

@@ -90,11 +90,11 @@ impl Limits {
         spec: &RunSpec,
         charges: &Charges,
         quotas: &Quotas,
-    ) -> Result<Option<Account>, Unavailable> {
+    ) -> Result<Option<Box<Account>>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         account.keep_slot().await?;
         account.settle_left(charges).await?;
-        Ok(Some(account))
+        Ok(Some(Box::new(account)))
     }
 }
 

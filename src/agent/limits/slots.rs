@@ -38,7 +38,7 @@ impl Limits {
         &self,
         spec: &RunSpec,
         quotas: &Quotas,
-    ) -> Result<Option<Account>, StartError> {
+    ) -> Result<Option<Box<Account>>, StartError> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         if let Some(most) = account.quota.max_concurrent_runs
             // One that another run begins has its place with that: it would wait for itself.
@@ -46,7 +46,7 @@ impl Limits {
         {
             return Err(StartError::TooManyRuns(most));
         }
-        Ok(Some(account))
+        Ok(Some(Box::new(account)))
     }
 
     /// Releases slots whose runs are not under way, for ever.

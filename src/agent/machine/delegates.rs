@@ -2,42 +2,23 @@
 
 use super::Run;
 use super::calls::{Executor, OpenCall};
+use super::children::Children;
 use crate::types::CallId;
-use crate::types::delegate::{CompletedChild, DELEGATE, Delegated, StartedChild, Taken};
-
-/// The runs that a run's calls have begun.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Delegates {
-    /// Those that have not ended, as far as the run knows.
-    live: Vec<StartedChild>,
-    /// What the others took, and all runs below them.
-    ended: Taken,
-}
-
-impl Delegates {
-    /// Takes in what happened to one of them.
-    pub(super) fn apply(&mut self, delegated: &Delegated) {
-        match delegated {
-            Delegated::Started(child) => {
-                self.live.retain(|known| known.run != child.run);
-                self.live.push(child.clone());
-            }
-            Delegated::Completed(CompletedChild { run, tree, .. }) => {
-                let before = self.live.len();
-                self.live.retain(|known| known.run != *run);
-                // The end of one is told once.
-                if self.live.len() < before {
-                    self.ended = self.ended.and(tree);
-                }
-            }
-        }
-    }
-}
+use crate::types::delegate::{DELEGATE, Delegated, StartedChild, Taken};
 
 impl Run {
+    /// Takes in what happened to a run that it began.
+    pub(super) fn take_delegated(&mut self, delegated: &Delegated) {
+        self.from_tools.rare().children.get_or_insert_default().apply(delegated);
+    }
+
+    fn known_children(&self) -> Option<&Children> {
+        self.from_tools.rare.as_ref()?.children.as_ref()
+    }
+
     /// The runs that it has begun, or is about to begin, and that have not ended.
     pub fn children(&self) -> impl Iterator<Item = &StartedChild> {
-        self.from_tools.delegates.iter().flat_map(|delegates| &delegates.live)
+        self.known_children().into_iter().flat_map(|children| &children.live)
     }
 
     /// The run that this call has begun, or is about to begin, and that has not ended.
@@ -48,7 +29,7 @@ impl Run {
 
     /// What the runs took that it has begun, and all runs below them; `None` if it began none.
     pub(super) fn delegated(&self) -> Option<Box<Taken>> {
-        let ended = self.from_tools.delegates.as_ref()?.ended;
+        let ended = self.known_children()?.ended;
         Some(Box::new(ended))
     }
 

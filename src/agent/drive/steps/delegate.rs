@@ -9,15 +9,15 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::agent::delegating::{Begun, Child};
+use crate::agent::drive::child_ended::{child_ended, completed, completed_unknown, late, outcome};
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::pending::{accepted, answered};
+use crate::agent::drive::pending::accepted;
 use crate::agent::drive::steps::outcome::{made, settled};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::machine::Run;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
-use crate::types::conversation::Part;
-use crate::types::delegate::{ChildEnd, CompletedChild, Delegated, StartedChild, Taken};
+use crate::types::delegate::{Delegated, StartedChild};
 use crate::types::{CallId, Effect, Event, RunId, RunStatus, StopReason, ToolCall, ToolOutcome};
 
 /// What is left of a run's time of which the runs that it begins get so much: the rest is for it to answer in.
@@ -86,10 +86,7 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
             settle_result(driver, call, made(settled(outcome, Effect::Read))).await
         }
         Some(Begun::Refused(why)) => {
-            let StartedChild { step, call_id, run, .. } = child.started;
-            let (own, tree) = (Taken::default(), Taken::default());
-            let completed = CompletedChild { step, call_id, run, status: RunStatus::Failed, reason: None, own, tree };
-            driver.recorder.queue(Event::Delegated(Box::new(Delegated::Completed(completed))));
+            driver.recorder.queue(completed_unknown(&child.started, RunStatus::Failed));
             settle_result(driver, call, made(ToolOutcome::failed(why))).await
         }
     }
@@ -156,32 +153,6 @@ async fn begin(driver: &mut Driver, child: &Child) -> Result<Option<Begun>, Exit
     Ok(Some(begun.map_err(CommitError::from)?))
 }
 
-/// What the model is told of how a run ended that it asked for.
-fn outcome(end: &ChildEnd) -> ToolOutcome {
-    ToolOutcome {
-        parts: vec![Part::text(&end.text)],
-        is_error: end.status != RunStatus::Completed,
-        truncated: end.truncated,
-        bytes: end.text.len() as u64,
-        ..ToolOutcome::default()
-    }
-}
-
-/// That a run has ended which this one began.
-fn completed(StartedChild { step, call_id, run, .. }: &StartedChild, end: &ChildEnd) -> Event {
-    let ChildEnd { status, reason, own, tree, .. } = *end;
-    let (step, call_id, run) = (*step, call_id.clone(), run.clone());
-    let completed = CompletedChild { step, call_id, run, status, reason: Some(reason), own, tree };
-    Event::Delegated(Box::new(Delegated::Completed(completed)))
-}
-
-/// What is recorded once a run is told that one has ended which it began: nothing if it knows that, or began no such run.
-pub(in crate::agent::drive) fn child_ended(run: &Run, call: &CallId, end: &ChildEnd, now_ms: u64) -> Vec<Event> {
-    let Some(child) = run.child_of(call).filter(|child| child.run == end.run) else { return Vec::new() };
-    let answer = answered(run, call, outcome(end), now_ms);
-    [completed(child, end)].into_iter().chain(answer).collect()
-}
-
 /// Takes in how the runs ended whose time is up. One that goes on is stopped first.
 pub(super) async fn give_up(driver: &mut Driver, late: Vec<CallId>) -> Result<(), Exit> {
     let Some(delegating) = driver.generation.delegating.clone() else { return Ok(()) };
@@ -193,15 +164,7 @@ pub(super) async fn give_up(driver: &mut Driver, late: Vec<CallId>) -> Result<()
             delegating.stop(&tenant, &child.run).await.map_err(CommitError::from)?;
             end = delegating.end_of(&tenant, &child.run).await.map_err(CommitError::from)?;
         }
-        let end = end.unwrap_or_else(|| ChildEnd {
-            run: child.run.clone(),
-            status: RunStatus::Cancelled,
-            reason: StopReason::Cancelled,
-            text: format!("The agent {:?} did not answer in time, and was stopped.", child.agent),
-            truncated: false,
-            own: Taken::default(),
-            tree: Taken::default(),
-        });
+        let end = end.unwrap_or_else(|| late(&child));
         let now_ms = driver.recorder.store().now_ms();
         for event in child_ended(driver.recorder.run(), &call, &end, now_ms) {
             driver.recorder.queue(event);
@@ -231,12 +194,7 @@ pub(super) async fn stop_children(driver: &mut Driver) -> Result<(), Exit> {
     for (child, end) in children.iter().zip(ends) {
         let event = match end {
             Some(end) => completed(child, &end),
-            None => {
-                let (step, call_id, run) = (child.step, child.call_id.clone(), child.run.clone());
-                let (own, tree, status) = (Taken::default(), Taken::default(), RunStatus::Cancelled);
-                let completed = CompletedChild { step, call_id, run, status, reason: None, own, tree };
-                Event::Delegated(Box::new(Delegated::Completed(completed)))
-            }
+            None => completed_unknown(child, RunStatus::Cancelled),
         };
         driver.recorder.queue(event);
     }

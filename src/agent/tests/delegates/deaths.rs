@@ -77,7 +77,7 @@ async fn dies_at(commit: usize, after: bool) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_tree_ends_the_same_wherever_its_replica_dies() {
     // Not each commit: all of them take minutes.
-    for (after, step) in [(true, 2), (false, 5)] {
+    for (after, step) in [(true, 3), (false, 8)] {
         let mut commit = 1;
         while dies_at(commit, after).await {
             commit += step;

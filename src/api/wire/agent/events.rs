@@ -1,5 +1,4 @@
-//! The agent endpoint's stream: text as OpenAI chunks, everything else as named events, one frame each,
-//! numbered as in the log.
+//! The agent endpoint's stream: text as OpenAI chunks, all else as named events, one frame each, numbered as in the log.
 
 use std::borrow::Cow;
 

@@ -19,7 +19,7 @@ use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, 
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::shape::{ResponseShape, StreamOptions};
 use crate::api::wire::openai_chat::tool::{AskedTools, read_offer};
-use crate::api::wire::openai_chat::unknown::read_unknown;
+use crate::api::wire::openai_chat::unknown::{Unknown, read_unknown};
 use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
 use crate::api::wire::vocabulary::metadata;
 use crate::llm::openai::sampling;
@@ -161,11 +161,16 @@ fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawV
     is_json_format(format).map(|is_json| asked.map_or(is_json, |text| text == IntermediateText::Hide))
 }
 
+/// What the caller should know of members that are not known.
+fn warnings(unknown: &Unknown) -> Result<Vec<String>, WireError> {
+    check_supported(&unknown.members)?;
+    Ok(unknown.warning().into_iter().chain(unseen(&unknown.members)).collect())
+}
+
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
-    check_supported(&unknown.members)?;
-    let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
+    let warnings = warnings(&unknown)?;
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);
