@@ -154,10 +154,10 @@ async fn begin(driver: &mut Driver, child: &Child) -> Result<Option<Begun>, Exit
 }
 
 /// Takes in how the runs ended whose time is up. One that goes on is stopped first.
-pub(super) async fn give_up(driver: &mut Driver, late: Vec<CallId>) -> Result<(), Exit> {
+pub(super) async fn give_up(driver: &mut Driver, calls: Vec<CallId>) -> Result<(), Exit> {
     let Some(delegating) = driver.generation.delegating.clone() else { return Ok(()) };
     let tenant = driver.recorder.run().spec().tenant.clone();
-    for call in late {
+    for call in calls {
         let Some(child) = driver.recorder.run().child_of(&call).cloned() else { continue };
         let mut end = delegating.end_of(&tenant, &child.run).await.map_err(CommitError::from)?;
         if end.is_none() {
