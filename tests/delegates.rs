@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::sse::text_of;
+use crate::support::sse::{Frame, text_of};
 use crate::support::{Reply, TestServer, Upstream};
 
 const AGENTS: &str = r#"
@@ -36,7 +36,7 @@ async fn a_stream_shows_runs_below_and_all_that_happens_in_them_if_asked() {
         let stream = server.stream("/v1/agent/completions", &body(&json!({"delegate_events": shows}))).await;
         let frames = stream.rest().await;
         assert_eq!(text_of(&frames), "It counted.", "what others say is no text of the run");
-        let named = |name: &str| frames.iter().filter(|frame| frame.name == name).map(|frame| frame.json()).collect();
+        let named = |name: &str| frames.iter().filter(|frame| frame.name == name).map(Frame::json).collect();
         let (started, completed): (Vec<Value>, Vec<Value>) = (named("delegate.started"), named("delegate.completed"));
         let child = started[0]["run_id"].as_str().unwrap().to_owned();
         assert_eq!((&started[0]["agent"], &started[0]["depth"]), (&json!("worker"), &json!(1)));
@@ -70,7 +70,7 @@ async fn a_stream_shows_runs_below_and_all_that_happens_in_them_if_asked() {
 }
 
 /// The id of the run that a stream is of.
-fn completed_root(frames: &[crate::support::sse::Frame]) -> Value {
+fn completed_root(frames: &[Frame]) -> Value {
     let end = frames.iter().find(|frame| frame.name == "run.completed").expect("it ends").json();
     end["agent"]["run_id"].clone()
 }

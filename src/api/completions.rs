@@ -191,9 +191,10 @@ pub async fn respond(
     Ok(match shape.events {
         EventsMode::Native => {
             let events = AgentEvents::new(names.clone(), shape.include_report);
-            match shape.delegate_events.unwrap_or(head.shows_delegates) {
-                true => nested::stream(Nest::new(api, caller), follower, events, &names),
-                false => sse::stream(follower, events, &names),
+            if shape.delegate_events.unwrap_or(head.shows_delegates) {
+                nested::stream(Nest::new(api, caller), follower, events, &names)
+            } else {
+                sse::stream(follower, events, &names)
             }
         }
         EventsMode::Extension | EventsMode::None => {

@@ -103,9 +103,10 @@ pub async fn follow(
         Shown::List => list(follower, names, asked.after).await,
         Shown::Native => {
             let events = Resumed::new(AgentEvents::new(names.clone(), true), asked.after);
-            Ok(match asked.delegate_events.unwrap_or(head.shows_delegates) {
-                true => nested::stream(Nest::new(&api, &caller), follower, events, &names),
-                false => sse::stream(follower, events, &names),
+            Ok(if asked.delegate_events.unwrap_or(head.shows_delegates) {
+                nested::stream(Nest::new(&api, &caller), follower, events, &names)
+            } else {
+                sse::stream(follower, events, &names)
             })
         }
         Shown::Chunks { include_usage, extension } => {

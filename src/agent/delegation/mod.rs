@@ -63,21 +63,18 @@ impl Delegating for Delegation {
         if let Some(begun) = found(&admission, &parent.tenant, id).await? {
             return Ok(begun);
         }
-        let refusal = match admission.start(request(parent, child), None).await {
-            Ok(_) => return Ok(Begun::Live),
-            Err(error) => error,
-        };
+        let Err(refusal) = admission.start(request(parent, child), None).await else { return Ok(Begun::Live) };
         if let Some(begun) = found(&admission, &parent.tenant, id).await? {
             return Ok(begun);
         }
-        match refusal {
-            StartError::Store(error) => Err(error),
-            // Another replica is beginning it, or this one is about to end.
-            StartError::Claim(ClaimError::Busy) | StartError::Draining | StartError::OutOfMemory => {
-                Err(Unavailable(refusal.to_string()))
-            }
-            refusal => Ok(Begun::Refused(format!("The agent {:?} cannot begin: {refusal}.", child.started.agent))),
+        if let StartError::Store(error) = refusal {
+            return Err(error);
         }
+        // Another replica is beginning it, or this one is about to end.
+        if matches!(refusal, StartError::Claim(ClaimError::Busy) | StartError::Draining | StartError::OutOfMemory) {
+            return Err(Unavailable(refusal.to_string()));
+        }
+        Ok(Begun::Refused(format!("The agent {:?} cannot begin: {refusal}.", child.started.agent)))
     }
 
     async fn end_of(&self, tenant: &Tenant, child: &RunId) -> Result<Option<ChildEnd>, Unavailable> {

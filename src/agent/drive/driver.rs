@@ -137,7 +137,9 @@ impl Driver {
                 let (run, now_ms) = (self.recorder.run(), self.recorder.store().now_ms());
                 let events = child_ended(run, &call_id, &end, now_ms);
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
-                events.into_iter().for_each(|event| self.recorder.queue(event));
+                for event in events {
+                    self.recorder.queue(event);
+                }
                 failpoint::hit("delegate.end_read");
             }
             Command::AnswerQuestion { question, answer, by } if !is_known => {

@@ -31,14 +31,14 @@ const RETRY_EVERY: Duration = Duration::from_millis(250);
 
 /// What a call of `delegate` says.
 #[derive(Debug, Deserialize)]
-struct Task {
+struct Arguments {
     agent: String,
     task: String,
     #[serde(default)]
     context: Option<String>,
 }
 
-impl Task {
+impl Arguments {
     fn text(self) -> String {
         match self.context.filter(|context| !context.trim().is_empty()) {
             Some(context) => format!("{}\n\nContext:\n{context}", self.task),
@@ -50,13 +50,16 @@ impl Task {
 /// Begins the run that a call asks for, or finds it.
 pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(), Exit> {
     let task = match driver.tools.check_own(call) {
-        Ok(()) => serde_json::from_str::<Task>(&call.arguments).map_err(|error| error.to_string()),
+        Ok(()) => serde_json::from_str::<Arguments>(&call.arguments).map_err(|error| error.to_string()),
         Err(why) => Err(why),
     };
     let known = driver.recorder.run().child_of(&call.id).cloned();
     let task = match task {
         Ok(task) => task,
-        Err(why) => return refuse(driver, call, why).await,
+        Err(why) => {
+            refuse(driver, call, why);
+            return Ok(());
+        }
     };
     let begun = Instant::now();
     let started = known.unwrap_or_else(|| child(driver.recorder.run(), call, &task.agent));
@@ -93,13 +96,12 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
 }
 
 /// Answers a call that says nothing that can be done.
-async fn refuse(driver: &mut Driver, call: &ToolCall, why: String) -> Result<(), Exit> {
+fn refuse(driver: &mut Driver, call: &ToolCall, why: String) {
     let step = driver.recorder.run().step();
     if driver.recorder.run().started(&call.id).is_none() {
         driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
     }
     driver.finish_call(call, ToolOutcome::skipped(why));
-    Ok(())
 }
 
 /// The run that a call is to begin.

@@ -1,5 +1,7 @@
 //! One budget for the tree.
 
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
@@ -55,15 +57,18 @@ async fn all_runs_of_a_tree_take_from_the_budget_of_its_root() {
         let replicas = [(); 3].map(|()| -> Arc<dyn Store> { Arc::new(Distant(store.clone())) });
         let replicas = replicas.map(|store| team(&store, &model, members(Some(limit), None, None), Quotas::default()));
         let started = replicas[0].admission().start(asks("boss"), None).await.unwrap();
-        let (root, watching) = (started.head.id.clone(), tokio::spawn(watch(started)));
-        let mut most = 0;
-        while !watching.is_finished() {
+        let (root, mut watching, mut most) = (started.head.id.clone(), JoinSet::new(), 0);
+        watching.spawn(watch(started));
+        let records = loop {
+            if let Some(records) = watching.try_join_next() {
+                break records.unwrap();
+            }
             let (counted, reserved) = standing(&store, &root, BudgetKind::Tokens).await;
             assert!(counted <= limit, "{counted} of {limit}, {reserved} reserved");
             most = most.max(counted);
             tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let end = outcome(&watching.await.unwrap());
+        };
+        let end = outcome(&records);
         tokio::time::sleep(Duration::from_secs(20)).await;
         let (counted, reserved) = standing(&store, &root, BudgetKind::Tokens).await;
         assert_eq!((counted, reserved), (used(&replicas[0]).await, 0), "{limit}: settled once, and all of it");

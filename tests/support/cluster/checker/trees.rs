@@ -144,6 +144,9 @@ fn check_child(
 mod tests {
     use super::*;
 
+    /// Something that is not so.
+    type Lie = fn(&mut TreeEvidence);
+
     /// A root with two below it, one of which has one below it.
     fn honest() -> TreeEvidence {
         let run = |parent: Option<(&str, u64)>, output: &str, below: &[(&str, &str)]| TreeRun {
@@ -170,7 +173,6 @@ mod tests {
     #[test]
     fn the_checker_of_trees_believes_no_lie() {
         assert_eq!(check_tree(&honest()), [""; 0]);
-        type Lie = fn(&mut TreeEvidence);
         let lies: [(&str, Lie); 17] = [
             ("the model billed more than there is", |tree| tree.billed.push(100)),
             ("the runs took more than there is", |tree| run(tree, "c").tokens = 100),
