@@ -70,10 +70,35 @@ pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answe
 /// Failpoints that only schedules reach.
 pub const OF_SCHEDULES: &[&str] = &["schedule.begun", "schedule.noted"];
 
+/// Failpoints that only runs reach which delegate, in their order.
+pub const OF_DELEGATION: &[&str] = &[
+    "tree.before_reserve",
+    "tree.before_settle",
+    "delegate.before_named",
+    "delegate.named",
+    "delegate.begun",
+    "delegate.before_told",
+    "delegate.told",
+    "delegate.end_read",
+];
+
+/// Failpoints that only runs reach which end before those that they have begun.
+pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
+
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 8] =
-    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, OF_SCHEDULES, BESIDE_RUNS];
+const ALL: [&[&str]; 10] = [
+    FAILPOINTS,
+    OF_APPROVALS,
+    OF_HOOKS,
+    OF_GUARDRAILS,
+    OF_PENDING_CALLS,
+    OF_COMPACTION,
+    OF_DELEGATION,
+    OF_STOPPED_TREES,
+    OF_SCHEDULES,
+    BESIDE_RUNS,
+];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]

@@ -14,6 +14,7 @@ mod charges;
 mod command_line;
 mod conflicts;
 mod connections;
+mod delegates;
 mod documents;
 mod durability;
 mod egress;

@@ -36,9 +36,10 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 38] = [
+const ROOMS: [(&str, u8); 40] = [
     ("tests", 10),
     ("schedules", 9),
+    ("delegation", 9),
     ("admission", 8),
     ("control", 7),
     ("recovery", 7),
@@ -66,6 +67,7 @@ const ROOMS: [(&str, u8); 38] = [
     ("documents", 3),
     ("context", 2),
     ("own_tool", 1),
+    ("delegating", 1),
     ("catalog", 1),
     ("ledger", 1),
     ("lifecycle", 0),

@@ -1,6 +1,7 @@
 //! Reading, following, steering and cancelling runs.
 
 mod responses;
+pub mod tree;
 
 use std::pin::pin;
 use std::sync::Arc;

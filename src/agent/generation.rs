@@ -12,6 +12,7 @@ use crate::agent::catalog::Catalog;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::selection::{Patterns, Selection, Selections};
 use crate::agent::context::server_tools::ServerTools;
+use crate::agent::delegating::Delegating;
 use crate::agent::naming::{Naming, owner};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
@@ -44,6 +45,8 @@ pub struct Generation {
     pub selections: Selections,
     /// The tools that runs answer themselves, and agents name as they name others.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
+    /// What begins runs for other runs.
+    pub delegating: Option<Arc<dyn Delegating>>,
     /// The tools by which models come by skills; runs answer them too, and are offered them as they need.
     pub skill_tools: Vec<Arc<dyn OwnTool>>,
     /// How much each memory of an agent may have, if agents may remember anything.

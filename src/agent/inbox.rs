@@ -31,6 +31,7 @@ use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Partition, Store, Unavailable};
+use crate::types::delegate::ChildEnd;
 use crate::types::tool_question::UserAnswer;
 use crate::types::{CallId, Message, RunId, Tenant, ToolOutcome};
 
@@ -61,6 +62,13 @@ pub enum Command {
         /// What it answers.
         outcome: Box<ToolOutcome>,
     },
+    /// The run that a call began has ended.
+    ChildEnded {
+        /// The call.
+        call_id: CallId,
+        /// How the run ended.
+        end: Box<ChildEnd>,
+    },
     /// A user answers what a call asks.
     AnswerQuestion {
         /// The question.
@@ -81,7 +89,7 @@ impl Command {
     /// each has one answer of a bounded size.
     fn has_room(&self) -> bool {
         match self {
-            Self::Cancel | Self::ToolResult { .. } => true,
+            Self::Cancel | Self::ToolResult { .. } | Self::ChildEnded { .. } => true,
             Self::CancelAfterStep | Self::Steer { .. } | Self::AnswerQuestion { .. } | Self::Unreadable => false,
         }
     }

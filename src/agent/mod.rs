@@ -24,6 +24,8 @@ pub mod catalog;
 pub mod context;
 pub mod control;
 pub mod definitions;
+pub mod delegating;
+mod delegation;
 pub mod documents;
 pub mod drive;
 pub mod error;

@@ -15,8 +15,9 @@ use crate::types::approval::{ApprovalDecision, ApprovalMode};
 use crate::types::context::Compaction;
 use crate::types::event::Decision;
 use crate::types::guard::InputMode;
+use crate::types::lineage::{Parent, Tree};
 use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::policy::Layer;
+use crate::types::policy::{Layer, Policy};
 use crate::types::prompt::{Channel, PromptLayer, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
@@ -91,6 +92,8 @@ pub struct NewRun {
     /// Whether nobody waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
     /// of a budget, nor answers a run that waits, nor takes its place.
     pub unattended: bool,
+    /// What it has of the run that begins it. Boxed, as most requests come from callers.
+    pub of: Option<Box<ChildOf>>,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
     /// The claim of the caller's key under which it came, once it is made.
@@ -108,6 +111,21 @@ pub struct PreviousResponse {
     pub leg: u32,
     /// What the request calls it.
     pub id: String,
+}
+
+/// What a run has of the run that begins it.
+#[derive(Debug, Clone)]
+pub struct ChildOf {
+    /// That run, and the call by which it does.
+    pub parent: Arc<Parent>,
+    /// What it shares with the runs above it.
+    pub tree: Arc<Tree>,
+    /// What the calls of that run are judged by.
+    pub policy: Option<Arc<Policy>>,
+    /// Most model calls.
+    pub max_iterations: u32,
+    /// Most time, in milliseconds.
+    pub timeout_ms: u64,
 }
 
 /// The claim of a caller's key.
@@ -266,6 +284,12 @@ impl NewRun {
         Self { session, rules, on_conflict, waits_for_the_end: true, ..Self::bare(tenant) }
     }
 
+    /// A request of another run, which says nothing yet.
+    #[must_use]
+    pub(super) fn child(tenant: Tenant, id: RunId, of: ChildOf) -> Self {
+        Self { id, of: Some(Box::new(of)), waits_for_the_end: true, ..Self::bare(tenant) }
+    }
+
     /// Whether it only asks for what models are shown of its session to be shortened.
     pub(super) fn compacts(&self) -> bool {
         self.rules.context.only
@@ -319,6 +343,7 @@ impl NewRun {
             options,
             waits_for_the_end: false,
             unattended: false,
+            of: None,
             warnings: Vec::new(),
             claim: None,
             memory: Arc::default(),

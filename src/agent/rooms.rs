@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::agent::admission::Admission;
 use crate::agent::control::Control;
 use crate::agent::definitions::StoredDefinitions;
+use crate::agent::delegation::Delegation;
 use crate::agent::documents::Documents;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::memory_tools::memory_tools;
@@ -52,6 +53,7 @@ pub(super) struct Rooms {
     pub(super) definitions: StoredDefinitions,
     pub(super) agents: Arc<StoredAgents>,
     pub(super) schedules: Arc<Schedules>,
+    delegation: Arc<Delegation>,
 }
 
 impl Rooms {
@@ -59,8 +61,8 @@ impl Rooms {
     pub(super) fn new(store: Arc<dyn Store>, first: Generation, retention: Retention, telemetry: Telemetry) -> Self {
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
-        let documents = Arc::new(Documents::new(ledger.clone(), lifecycle.clone()));
-        let generations = Arc::new(Generations::new(equipped(first, &documents)));
+        let (documents, delegation) = (Arc::new(Documents::new(ledger.clone(), lifecycle.clone())), Arc::default());
+        let generations = Arc::new(Generations::new(equipped(first, (&documents, &delegation))));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let (usage, limits) =
             (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
@@ -98,6 +100,7 @@ impl Rooms {
         });
         Self {
             schedules: Arc::new(Schedules::new(&admission, telemetry.metrics.schedules())),
+            delegation: Delegation::connected(delegation, &admission),
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,
@@ -117,16 +120,17 @@ impl Rooms {
         }
     }
 
-    /// A generation with the tools that runs answer from their documents.
+    /// A generation with what runs need of the rooms: tools that they answer from their documents, and what begins runs for them.
     pub(super) fn equipped(&self, generation: Generation) -> Generation {
-        equipped(generation, &self.launcher.documents)
+        equipped(generation, (&self.launcher.documents, &self.delegation))
     }
 }
 
-fn equipped(mut generation: Generation, documents: &Arc<Documents>) -> Generation {
+fn equipped(mut generation: Generation, (documents, delegation): (&Arc<Documents>, &Arc<Delegation>)) -> Generation {
     if let Some(memory) = &generation.memory {
         generation.own_tools.extend(memory_tools(documents, memory_limits(memory)));
     }
+    generation.delegating = Some(delegation.clone());
     generation.skill_tools = skill_tools(documents, &generation.skills.skills);
     generation
 }

@@ -16,6 +16,7 @@ mod contention;
 mod costs;
 mod crash_loops;
 mod dead_replicas;
+mod delegates;
 mod deletion;
 mod detached;
 mod due;

@@ -51,6 +51,7 @@ pub async fn decide(
         events: EventsMode::Native,
         include_usage: false,
         include_report: decided.include_report,
+        delegate_events: None,
         background: false,
         dry_run: false,
     };
@@ -66,7 +67,7 @@ pub async fn decide(
         started.follower = started.follower.with_memory(memory);
     }
     let replayed = started.replayed;
-    let mut response = respond(started, shape, &identity).await?;
+    let mut response = respond(&api, &caller, started, (shape, &identity)).await?;
     if replayed {
         mark_replayed(response.headers_mut());
     }

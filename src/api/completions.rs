@@ -19,6 +19,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::log_fields::LogFields;
+use crate::api::nested::{self, Nest};
 use crate::api::params::CompletionHeaders;
 use crate::api::readers::ReaderShare;
 use crate::api::run_events::without_void;
@@ -133,7 +134,7 @@ async fn complete(
         started.follower = started.follower.with_memory(memory);
     }
     let (replayed, session) = (started.replayed, started.session.clone());
-    let mut response = respond(started, shape, identity).await?;
+    let mut response = respond(api, &caller, started, (shape, identity)).await?;
     // Boxed, as most callers have no budgets.
     Box::pin(write_budgets_left(api, &caller, session.as_ref(), &mut response)).await;
     if replayed {
@@ -182,7 +183,12 @@ pub async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&Sha
 }
 
 /// Answers with a run that was started or continued, in the shape that was asked for.
-pub async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
+pub async fn respond(
+    api: &Api,
+    caller: &Caller,
+    started: Started,
+    (shape, identity): (ResponseShape, &RequestIdentity),
+) -> Result<Response, ApiError> {
     let Started { head, follower, joined, replayed, .. } = started;
     let names = RunNames::from(&head);
     if shape.background {
@@ -192,7 +198,14 @@ pub async fn respond(started: Started, shape: ResponseShape, identity: &RequestI
         return unary(follower, names, shape.include_report, identity).await;
     }
     Ok(match shape.events {
-        EventsMode::Native => sse::stream(follower, AgentEvents::new(names.clone(), shape.include_report), &names),
+        EventsMode::Native => {
+            let events = AgentEvents::new(names.clone(), shape.include_report);
+            if shape.delegate_events.unwrap_or(head.shows_delegates) {
+                nested::stream(Nest::new(api, caller), follower, events, &names)
+            } else {
+                sse::stream(follower, events, &names)
+            }
+        }
         EventsMode::Extension | EventsMode::None => {
             let extension = shape.events == EventsMode::Extension;
             let chunks = ChatChunks::new(names.clone(), shape.include_usage, extension, shape.include_report);

@@ -16,8 +16,8 @@ use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, metrics, models, questions, responses, run_events, run_trace, runs, schedules, session_copies,
-    sessions,
+    memory_documents, metrics, models, questions, responses, run_events, run_trace, run_tree, runs, schedules,
+    session_copies, sessions,
     skills, tool_results, tools, usage,
 };
 use crate::config::Scope;
@@ -101,6 +101,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
         needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
         needs(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
+        needs(Scope::Read, row!("/v1/runs/{id}/tree", get run_tree::get)),
         needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
         needs(Scope::Approvals, row!("/v1/runs/{id}/approvals", post approvals::decide)),
         needs(Scope::Steer, row!("/v1/runs/{id}/answers", post questions::answer)),

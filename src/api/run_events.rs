@@ -15,18 +15,17 @@ use crate::agent::follow::{FollowError, Follower};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{Query, RunPath, header_text};
+use crate::api::nested::{self, Nest};
 use crate::api::readers::ReaderShare;
 use crate::api::sse;
 use crate::api::state::Api;
-use crate::api::wire::agent::entry::EventEntry;
-use crate::api::wire::agent::events::{AgentEvents, native};
+use crate::api::wire::agent::entry::{EventEntry, write_entry};
+use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::body::clip;
-use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::List;
 use crate::api::wire::{Resumed, RunNames, StreamEvent, write_json};
-use crate::types::Record;
 use crate::types::json::MAX_NUMBER;
 
 /// What of a run's events is asked for, and how they are shown.
@@ -34,6 +33,8 @@ use crate::types::json::MAX_NUMBER;
 struct Asked {
     after: u64,
     shown: Shown,
+    /// Whether a stream of named events shows those of the runs below; `None` for what the agent says.
+    delegate_events: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,9 @@ struct EventsQuery {
     events: Option<EventsMode>,
     /// Whether a stream of chunks has a usage chunk
     include_usage: Option<bool>,
+    /// Whether a stream of native events shows those of the runs to which the run delegates from then on; what the agent says
+    /// without it
+    delegate_events: Option<bool>,
 }
 
 /// Follows a run's events from any point on, live until its end.
@@ -99,7 +103,11 @@ pub async fn follow(
         Shown::List => list(follower, names, asked.after).await,
         Shown::Native => {
             let events = Resumed::new(AgentEvents::new(names.clone(), true), asked.after);
-            Ok(sse::stream(follower, events, &names))
+            Ok(if asked.delegate_events.unwrap_or(head.shows_delegates) {
+                nested::stream(Nest::new(&api, &caller), follower, events, &names)
+            } else {
+                sse::stream(follower, events, &names)
+            })
         }
         Shown::Chunks { include_usage, extension } => {
             let whole = follower;
@@ -136,7 +144,7 @@ impl Asked {
             (true, EventsMode::Extension) => Shown::Chunks { include_usage, extension: true },
             (true, EventsMode::None) => Shown::Chunks { include_usage, extension: false },
         };
-        Ok(Self { after, shown })
+        Ok(Self { after, shown, delegate_events: flag("delegate_events")? })
     }
 }
 
@@ -159,7 +167,7 @@ async fn list(mut follower: Follower, names: RunNames, after: u64) -> Result<Res
                 }
                 first = first.or(Some(record.seq));
                 last = Some(record.seq);
-                write_event(&record, &named, &mut out);
+                write_entry(&record, &named, &mut out);
                 if out.len() >= sse::PIECE {
                     yield out.split().freeze();
                 }
@@ -197,15 +205,6 @@ fn nothing_new(names: &RunNames) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     sse::name_run(&mut response, names);
     response
-}
-
-/// Writes an event as one JSON object: text as the chunk it streams as, with its number.
-fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
-    if let Some((step, said)) = Said::of(&record.event) {
-        ChunkTemplate::new(names, false).write_entry(said, step, record.seq, out);
-    } else {
-        write_json(&native(record, names, true), out);
-    }
 }
 
 fn parse_flag(text: &str) -> Option<bool> {

@@ -14,17 +14,18 @@ use tokio::time::Instant;
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
-use crate::api::wire::{DONE, Encoder, RunNames};
+pub use crate::api::wire::DONE;
+use crate::api::wire::{Encoder, RunNames};
 
 /// A comment line goes out after this much silence. Not a setting: proxies cut streams that are idle for a minute, and
 /// a comment every quarter of it costs nothing.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Events go out in pieces of about this size: what a slow reader has not taken yet is written out no further.
 pub const PIECE: usize = 64 << 10;
 
 /// Sends a reader to another replica: it comes back soon, with the last id that it has.
-const MOVE: &[u8] = b": this server is shutting down; go on through another one\nretry: 250\n\n";
+pub const MOVE: &[u8] = b": this server is shutting down; go on through another one\nretry: 250\n\n";
 
 /// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
 ///
@@ -33,7 +34,12 @@ pub fn stream<E: Encoder>(mut follower: Follower, encoder: E, names: &RunNames) 
     if E::READERS_COME_BACK {
         follower = follower.movable();
     }
-    let mut response = Response::new(Body::from_stream(events(follower, encoder)));
+    respond(Body::from_stream(events(follower, encoder)), names)
+}
+
+/// A response of events about a run.
+pub fn respond(body: Body, names: &RunNames) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -22,6 +22,7 @@ use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
+use crate::types::delegate::DELEGATE;
 use crate::types::guard::{Guards, InputMode};
 use crate::types::memory::MEMORY_TOOLS;
 use crate::types::pattern::{matches, may_match};
@@ -46,6 +47,8 @@ pub const MAX_ITERATIONS_CEILING: u32 = 200;
 pub struct AgentConfig {
     /// Its name.
     pub name: String,
+    /// What it is for, as agents are told that may delegate to it.
+    pub description: Option<String>,
     /// `UPSTREAM/MODEL`, or a bare model name; `None` leaves it to the request.
     pub model: Option<String>,
     /// The models that are asked in place of that one, in order; `None` leaves them to the model.
@@ -121,6 +124,7 @@ impl AgentConfig {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
+        let description = read_description(section);
         let model: Option<String> = section.optional(
             "model",
             "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
@@ -135,13 +139,7 @@ impl AgentConfig {
         if name != DEFAULT_AGENT && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
             section.refuse_here("it has no model, and the upstreams have several: name one of them in its `model`");
         }
-        let fallbacks = fallbacks::read(
-            section,
-            "Models that are asked in order if the one before fails in a way that another may not: each `UPSTREAM/MODEL`, or a \
-             bare model name. If absent, those of the model are asked.",
-            model.as_deref(),
-            upstreams,
-        );
+        let fallbacks = read_fallbacks(section, model.as_deref(), upstreams);
         let hedge_after = read_hedge_after(section, parent);
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = read_tools(section, parent, known_tools);
@@ -153,6 +151,7 @@ impl AgentConfig {
         });
         Self {
             name: name.to_owned(),
+            description,
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
             fallbacks: section.or_inherited("fallbacks", fallbacks, parent.and_then(|parent| parent.fallbacks.clone())),
             hedge_after,
@@ -174,6 +173,24 @@ impl AgentConfig {
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         patterns(&self.tools)
     }
+}
+
+fn read_description(section: &mut Section<'_>) -> Option<String> {
+    section.optional(
+            "description",
+            "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
+             inherits it.",
+        )
+}
+
+fn read_fallbacks(section: &mut Section<'_>, model: Option<&str>, upstreams: &[Upstream]) -> Option<Vec<String>> {
+    fallbacks::read(
+        section,
+        "Models that are asked in order if the one before fails in a way that another may not: each `UPSTREAM/MODEL`, or a \
+             bare model name. If absent, those of the model are asked.",
+        model,
+        upstreams,
+    )
 }
 
 fn read_tools(section: &mut Section<'_>, parent: Option<&AgentConfig>, known_tools: &KnownTools) -> Vec<ToolPattern> {
@@ -281,6 +298,9 @@ fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: 
     }
     if WORKSPACE_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [workspace] to have the tool `{pattern}`"));
+    }
+    if pattern == DELEGATE {
+        return section.refuse("tools", "name agents in `delegates` to have the tool `delegate`");
     }
     if MEMORY_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [memory] to have the tool `{pattern}`"));

@@ -13,6 +13,8 @@ mod builtin_tool;
 mod caller;
 mod context;
 mod declaration;
+mod delegates;
+mod delegation;
 mod difference;
 mod egress;
 mod fallbacks;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::delegation;
 use super::files;
 use super::memory;
 use super::reader::Section;
@@ -29,6 +30,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, contex
         memory: section.section("memory", |section| memory::rules(section, &parent.memory)),
         files: files::read(section, &parent.files),
         skills: skills::patterns(section, &parent.skills),
+        delegation: delegation::read(section, &parent.delegation),
     })
 }
 

@@ -14,6 +14,7 @@ use super::approval;
 use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
+use super::delegates;
 use super::difference::{Change, difference};
 use super::egress;
 use super::guard;
@@ -293,6 +294,7 @@ fn read_agents(
         agents.insert(name.to_owned(), agent);
         Some(())
     });
+    delegates::check(root, &agents);
     (agents, input_guard)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
+use crate::types::delegate::Delegated;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::guard::{Guarded, Judged, Verdict};
@@ -48,6 +49,8 @@ pub enum Observation<'r> {
     StepDiscarded(DiscardReason),
     /// A server-side tool call has its result.
     ToolFinished { name: &'r str, outcome: &'r ToolOutcome },
+    /// A run that a call begins is about to begin, or ended.
+    Delegated(&'r Delegated),
     /// A budget is four fifths used.
     BudgetWarned(BudgetOwner),
     /// A guard found something, or did something about it.
@@ -174,6 +177,7 @@ impl RunFold {
             }
             Event::Context(event) => shorten(event, &mut observe),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
+            Event::Delegated(delegated) => Observation::Delegated(delegated),
             Event::StepCompleted { .. } => self.complete_step(record.at_ms),
             Event::StopRequested { error, .. } => return self.stop(error.as_ref().map(|error| error.kind)),
             Event::HandedOff => return self.handed_off = true,

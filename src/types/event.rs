@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::approval::{Approval, ApprovalRequest};
 use crate::types::context::ContextEvent;
 use crate::types::conversation::{Part, joined};
+use crate::types::delegate::Delegated;
 pub use crate::types::discard::DiscardReason;
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
@@ -136,6 +137,8 @@ pub enum Event {
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
     /// The service of a server-side tool goes on with a call, and answers later.
     ToolPending(Box<PendingCall>),
+    /// A run that a call begins is about to begin, or ended.
+    Delegated(Box<Delegated>),
     /// A server-side tool tells how far it is.
     ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
     /// A server-side call asks the user something, and goes on meanwhile.
@@ -231,6 +234,7 @@ impl Event {
             | Self::ReflectionStarted { .. }
             | Self::ToolStarted { .. }
             | Self::ToolPending(_)
+            | Self::Delegated(_)
             | Self::ToolProgress { .. }
             | Self::QuestionAsked(_)
             | Self::QuestionResolved(_)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// The longest id that a caller may choose, in bytes.
 const MAX_CHOSEN_LEN: usize = 128;
@@ -127,6 +128,18 @@ impl CallId {
         bytes[14..].fill(0);
         Some(RunId(prefixed("run_", Uuid::from_bytes(bytes))))
     }
+
+    /// The id of the run that this call begins, if a run minted it: always the same one. It stands beside the run that makes the call.
+    #[must_use]
+    pub fn child(&self) -> Option<RunId> {
+        let call = minted(&self.0, "call_")?;
+        let mut bytes = xxh3_128(self.0.as_bytes()).to_be_bytes();
+        bytes[..6].copy_from_slice(&call.as_bytes()[..6]);
+        bytes[6] = 0x70 | bytes[6] & 0x0f;
+        bytes[8] = 0x80 | bytes[8] & 0x3f;
+        bytes[14..].fill(0);
+        Some(RunId(prefixed("run_", Uuid::from_bytes(bytes))))
+    }
 }
 
 impl SessionId {
@@ -185,6 +198,17 @@ mod tests {
         assert!(call.as_str().len() <= 40, "OpenAI refuses longer call ids");
         assert_eq!(CallId::foreign("call_1").run(), None);
         assert_eq!(RunId::parse(run.as_str()), Some(run));
+    }
+
+    #[test]
+    fn a_call_begins_always_the_same_run() {
+        let run = RunId::mint();
+        let (one, other) = (run.call(1).child().unwrap(), run.call(2).child().unwrap());
+        assert_eq!(run.call(1).child(), Some(one.clone()));
+        assert!(one != other && one != run && other != run);
+        assert_eq!(RunId::parse(one.as_str()), Some(one.clone()));
+        assert_eq!(one.call(3).run(), Some(one));
+        assert_eq!(CallId::foreign("call_1").child(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::ToolCall;
+use crate::types::delegate::Taken;
 use crate::types::error::RunError;
 use crate::types::fallback::FallbackUsage;
 use crate::types::json::is_default;
@@ -47,6 +48,9 @@ pub struct Outcome {
     /// The part of both that it took of models that it fell back to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub of_fallbacks: Vec<FallbackUsage>,
+    /// What the runs took that it began, and all runs below these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<Box<Taken>>,
     /// Where its budgets stand.
     pub budget: BudgetStatus,
     /// The budget that has no room for another model call, if that is why it stopped.
@@ -105,6 +109,7 @@ impl Outcome {
             leg_usage: None,
             cost: Micros::default(),
             of_fallbacks: Vec::new(),
+            delegated: None,
             budget: BudgetStatus::default(),
             short: None,
             iterations: 0,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::ToolOutcome;
 use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
+use crate::types::delegate::Delegation;
 use crate::types::json::is_default;
 use crate::types::memory::{AgentFiles, MemoryRules};
 use crate::types::pattern::matches;
@@ -50,6 +51,9 @@ pub struct LoopRules {
     /// Patterns of the skills that its model has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
+    /// To whom it delegates.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub delegation: Delegation,
 }
 
 impl LoopRules {

@@ -11,6 +11,7 @@ use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::guard::{GuardPoint, Guarded, Guards};
 use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::json::is_default;
+use crate::types::lineage::{Parent, Tree};
 use crate::types::named_server::NamedServer;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::policy::Policy;
@@ -162,6 +163,12 @@ pub struct RunSpec {
     /// Whether the run is concurrent: it runs at the same time as the session's other runs and never holds the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub concurrent: bool,
+    /// The run that began it, and waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Arc<Parent>>,
+    /// What it shares with the other runs of its tree, if there may be any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Arc<Tree>>,
     /// The replica that accepted it, if it was queued: until it begins, it is registered under this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_at: Option<Arc<str>>,

@@ -17,6 +17,8 @@ pub enum BudgetOwner {
     Run,
     /// That of all runs of the session.
     Session,
+    /// That of a run and of all runs below it.
+    Tree,
     /// That of all runs with the key.
     Key,
 }
@@ -28,6 +30,7 @@ impl BudgetOwner {
         match self {
             Self::Run => "run",
             Self::Session => "session",
+            Self::Tree => "tree",
             Self::Key => "key",
         }
     }

@@ -171,7 +171,7 @@ impl Admission {
         &self,
         claim: Option<&mut HeldClaim>,
         idle: &Idle,
-        account: Option<Account>,
+        account: Option<Box<Account>>,
     ) -> Result<(), StartError> {
         let Some(claim) = claim else { return Ok(()) };
         let spec = idle.spec();

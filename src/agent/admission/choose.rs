@@ -40,7 +40,9 @@ impl Admission {
         let policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let given = Given::new(new, session, (resolved, &selected, generation, None));
-        let waits = new.servers.is_some() || !resolved.settings.rules.skills.is_empty() || !given.is_plain();
+        let rules = &resolved.settings.rules;
+        let waits =
+            new.servers.is_some() || !rules.skills.is_empty() || !rules.delegation.to.is_empty() || !given.is_plain();
         let (told, warnings) = (given.plain(), Vec::new());
         let begun = Chosen { policy, hooks, selected, listed: None, told, warnings };
         // Boxed, as most runs wait for nothing here.
@@ -65,7 +67,10 @@ impl Admission {
             selected.join(listed, &resolved.settings, policy.as_deref());
             *of_servers = Some((asked, listed));
         }
-        let patterns = &*resolved.settings.rules.skills;
+        let rules = &resolved.settings.rules;
+        let judged = (generation, policy.as_deref());
+        warnings.extend(self.offer_delegates((new, &rules.delegation), judged, selected).await?);
+        let patterns = &*rules.skills;
         let skills = self.skills((new, patterns), (generation, policy.as_deref()), selected).await?;
         let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
         *told = self.told(Given::new(new, session, (resolved, selected, generation, of_skills))).await?;

@@ -11,6 +11,7 @@ mod choose;
 mod claims;
 mod compact;
 mod conflict;
+mod delegates;
 mod dry_run;
 mod models;
 mod named;

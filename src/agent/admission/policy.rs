@@ -19,9 +19,19 @@ pub(super) fn of_run(
     hooks: &[PinnedHook],
     more: Option<&Arc<Layer>>,
 ) -> Result<Option<Arc<Policy>>, StartError> {
-    let approval = narrow(&settings.approval, new.approval)?;
+    let mut approval = narrow(&settings.approval, new.approval)?;
+    if new.of.is_some() {
+        // Nobody approves calls of a run that another one begins.
+        approval.mode = ApprovalMode::Deny;
+    }
     let above = generation.policies.of(new.key_name.as_deref());
-    let layers = above.chain([&settings.policy]).chain(&new.policy).chain(more).cloned();
+    let mut layers: Vec<_> = above.chain([&settings.policy]).chain(&new.policy).chain(more).cloned().collect();
+    // What it begins may call no more than the run above it may.
+    for layer in new.of.iter().filter_map(|of| of.policy.as_ref()).flat_map(|policy| &policy.layers) {
+        if !layers.contains(layer) {
+            layers.push(layer.clone());
+        }
+    }
     let for_hooks = may_ask(hooks).then(|| Policy { layers: Vec::new(), approval: approval.clone() });
     Ok(Policy::of(layers, approval).or_else(|| for_hooks.map(Arc::new)))
 }

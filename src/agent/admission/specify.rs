@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::choose::Chosen;
+use crate::agent::admission::delegates::place_in_tree;
 use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
@@ -58,6 +59,7 @@ impl Admission {
         let servers = selected.servers();
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
+        place_in_tree(&mut spec, new, session);
         spec.warnings.extend(warnings.into_iter().chain(told.warnings));
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
@@ -128,6 +130,8 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         concurrent: new.on_conflict == OnConflict::Concurrent,
         queued_at: None,
         created_ms: now_ms(),
+        parent: None,
+        tree: None,
         model: asked.to_owned(),
         agent: agent_name,
         agent_version,

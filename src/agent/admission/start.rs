@@ -54,7 +54,7 @@ struct Candidate {
     generation: Arc<Generation>,
     history: History,
     budget: Option<SessionBudget>,
-    account: Option<Account>,
+    account: Option<Box<Account>>,
     lease: Lease,
 }
 
@@ -87,7 +87,8 @@ impl Candidate {
             add(&mut log, Event::PlanCreated { step: 1, text });
         }
         let shares_budgets = self.budget.is_some_and(|session| session.is_any())
-            || self.account.as_ref().is_some_and(Account::has_budgets);
+            || self.account.as_ref().is_some_and(|account| account.has_budgets())
+            || self.spec.tree.is_some();
         let mut reserved = None;
         if !turn.must_wait()
             && !lifecycle.is_handing_over()
@@ -370,7 +371,7 @@ impl Admission {
 }
 
 /// Returns the slot of a run that cannot begin because of this error.
-async fn without_slot(account: Option<Account>, error: StartError) -> StartError {
+async fn without_slot(account: Option<Box<Account>>, error: StartError) -> StartError {
     if let Some(mut account) = account {
         account.return_new_slot().await;
     }

@@ -130,7 +130,7 @@ fn written_for(given: Given<'_>) -> Result<Vec<Section>, StartError> {
     }
     let zone = zone(asked.and_then(|asked| asked.time_zone.as_deref()), &config.time_zone)?;
     let facts = Facts {
-        mode: mode(config, asked)?,
+        mode: mode(config, asked, new.of.is_some())?,
         agent: &resolved.agent_name,
         model: &resolved.called.model_name,
         session: new.session.as_ref().map(SessionId::as_str),
@@ -150,9 +150,11 @@ fn written_for(given: Given<'_>) -> Result<Vec<Section>, StartError> {
 }
 
 /// Which sections are written: a request may ask for fewer, but not for none where the agent has some.
-fn mode(config: &PromptConfig, asked: Option<&AskedPrompt>) -> Result<PromptMode, StartError> {
+fn mode(config: &PromptConfig, asked: Option<&AskedPrompt>, is_child: bool) -> Result<PromptMode, StartError> {
     match asked.and_then(|asked| asked.mode) {
         None => Ok(config.mode),
+        // A run that another one begins is told no more than tasks need that no user watches.
+        Some(PromptMode::Minimal) if is_child => Ok(config.mode.min(PromptMode::Minimal)),
         Some(mode) if mode == config.mode || (mode == PromptMode::Minimal && config.mode == PromptMode::Full) => {
             Ok(mode)
         }

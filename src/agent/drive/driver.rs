@@ -8,6 +8,7 @@ use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::screen::screen;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::asked;
+use crate::agent::drive::child_ended::child_ended;
 use crate::agent::drive::guarded::tell;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::pending::answered;
@@ -132,6 +133,15 @@ impl Driver {
                     failpoint::hit("pending.answer_read");
                 }
             }
+            Command::ChildEnded { call_id, end } if !is_known => {
+                let (run, now_ms) = (self.recorder.run(), self.recorder.store().now_ms());
+                let events = child_ended(run, &call_id, &end, now_ms);
+                self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
+                for event in events {
+                    self.recorder.queue(event);
+                }
+                failpoint::hit("delegate.end_read");
+            }
             Command::AnswerQuestion { question, answer, by } if !is_known => {
                 let resolved = asked::answered(self.recorder.run(), &question, answer, by);
                 self.recorder.queue(Event::CommandsApplied { upto: number, messages: Vec::new() });
@@ -141,6 +151,7 @@ impl Driver {
             }
             Command::Steer { .. }
             | Command::ToolResult { .. }
+            | Command::ChildEnded { .. }
             | Command::AnswerQuestion { .. }
             | Command::Unreadable => {}
         }

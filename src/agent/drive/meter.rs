@@ -14,6 +14,7 @@ use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::holds::{Hold, Taken, taken};
 use crate::agent::limits::quota::{Account, GRACE, Refusal, amounts};
 use crate::agent::limits::shared::{BudgetState, SharedBudget};
+use crate::agent::limits::tree::TreeAccounts;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::{self, signed};
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -32,34 +33,53 @@ pub struct Meter {
     session: Option<SessionBudget>,
     /// What its key allows, if that is not everything. Boxed, as most runs have none.
     account: Option<Box<Account>>,
+    /// What it shares with the runs above and below it. Boxed, as most runs have none.
+    tree: Option<Box<TreeAccounts>>,
     /// What the run used since its shared budgets were looked at.
     since_look: Used,
 }
 
 impl Meter {
     /// The meter of a run of this session and with this account.
-    pub fn new(session: Option<SessionBudget>, account: Option<Account>) -> Self {
-        Self { session, account: account.map(Box::new), since_look: Used::default() }
+    pub fn new(session: Option<SessionBudget>, account: Option<Box<Account>>) -> Self {
+        Self { session, account, tree: None, since_look: Used::default() }
+    }
+
+    /// The same of a run that shares this with the runs above and below it.
+    pub fn in_tree(self, tree: Option<Box<TreeAccounts>>) -> Self {
+        Self { tree, ..self }
     }
 
     /// Whether the session or the key has a budget.
     pub fn has_budgets(&self) -> bool {
         self.session.is_some_and(|session| session.is_any())
             || self.account.as_ref().is_some_and(|account| account.has_budgets())
+            || self.tree.as_ref().is_some_and(|tree| tree.has_budgets())
     }
 
     /// Whether one of them is a budget of cost.
     pub fn has_cost_budget(&self) -> bool {
         self.session.is_some_and(|session| session.cost.is_some())
             || self.account.as_ref().is_some_and(|account| account.quota.cost_budget.is_some())
+            || self.tree.as_ref().is_some_and(|tree| tree.has_cost_budget())
     }
 
-    /// Reserves the budgets of a step in the key's account.
+    /// Reserves the budgets of a step in the key's account, and in what the run shares with those above and below it.
     pub async fn reserve(&mut self, recorder: &Recorder, step: u32, wanted: Reservation) -> Result<(), Refusal> {
-        let Some(account) = &mut self.account else { return Ok(()) };
+        if self.account.is_none() && self.tree.is_none() {
+            return Ok(());
+        }
         let (run, ttl) = (recorder.run(), Duration::from_millis(recorder.run().left_ms()));
         let least = budget::least(&run.terms(), wanted);
-        account.reserve(step, wanted, least, ttl, RetryWhileLeased::new(recorder.validity())).await?;
+        if let Some(account) = &mut self.account {
+            account.reserve(step, wanted, least, ttl, RetryWhileLeased::new(recorder.validity())).await?;
+        }
+        if let Some(tree) = &mut self.tree {
+            failpoint::hit("tree.before_reserve");
+            // Boxed, as most runs have none above or below them.
+            let retry = RetryWhileLeased::new(recorder.validity());
+            Box::pin(tree.reserve(step, (wanted, least), ttl, retry)).await?;
+        }
         failpoint::hit("step.reserved");
         Ok(())
     }
@@ -124,16 +144,35 @@ impl Meter {
 
     /// Releases what was reserved in the key's account for a step that does not begin.
     pub async fn cancel(&mut self, recorder: &Recorder) -> Result<(), CommitError> {
+        if let Some(tree) = &mut self.tree {
+            Box::pin(tree.settle(Used::default(), RetryWhileLeased::new(recorder.validity()))).await?;
+        }
         match &mut self.account {
             Some(account) => account.settle(Used::default(), RetryWhileLeased::new(recorder.validity())).await,
             None => Ok(()),
         }
     }
 
+    /// Whether the calls of this step are still to be counted with those of other runs.
+    pub fn counts_calls_of(&self, step: u32) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.counts_calls_of(step))
+    }
+
+    /// Counts the calls of the present step in what the run shares with those above and below it, before any of them is made;
+    /// `false` if all together may not make so many more.
+    pub async fn count_calls(&mut self, recorder: &Recorder) -> Result<bool, CommitError> {
+        let (run, retry) = (recorder.run(), RetryWhileLeased::new(recorder.validity()));
+        match self.tree.as_mut().filter(|tree| tree.counts_calls_of(run.step())) {
+            Some(tree) => Box::pin(tree.count_calls(run.spec(), (run.step(), run.calls_of_step()), retry)).await,
+            None => Ok(true),
+        }
+    }
+
     /// Releases what was reserved in the key's account for the step after the last one that began.
     pub async fn cancel_next(&mut self, recorder: &Recorder) -> Result<(), CommitError> {
         let next = recorder.run().step() + 1;
-        if self.account.as_ref().is_some_and(|account| account.holds_for(next)) {
+        let of_tree = self.tree.as_ref().is_some_and(|tree| tree.holds_for(next));
+        if of_tree || self.account.as_ref().is_some_and(|account| account.holds_for(next)) {
             self.cancel(recorder).await?;
         }
         Ok(())
@@ -164,6 +203,11 @@ impl Meter {
         if self.session.is_some() {
             let settled = self.settled(recorder.run(), reserved, used);
             recorder.record_with(None, settled).await?;
+        }
+        if let Some(tree) = self.tree.as_mut().filter(|tree| tree.holds()) {
+            recorder.flush().await?;
+            failpoint::hit("tree.before_settle");
+            Box::pin(tree.settle(used + unconfirmed, RetryWhileLeased::new(recorder.validity()))).await?;
         }
         if let Some(account) = self.account.as_mut().filter(|account| account.holds()) {
             recorder.flush().await?;

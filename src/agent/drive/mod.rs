@@ -3,6 +3,7 @@
 //! Knows nothing of how the run got its driver, nor of the readers of its events.
 
 mod asked;
+mod child_ended;
 pub(super) mod driver;
 mod guarded;
 mod judge;

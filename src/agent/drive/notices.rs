@@ -261,6 +261,7 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::ApprovalRequired(_)
         | Event::ApprovalResolved(_)
         | Event::ToolPending(_)
+        | Event::Delegated(_)
         | Event::QuestionAsked(_)
         | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }

@@ -66,6 +66,9 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::TellGuarded(told) => tell(&mut driver.recorder, told),
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
             Step::JudgeCalls(calls) => Box::pin(steps::admit::judge_calls(driver, calls)).await?,
+            Step::RunTools(_) | Step::AnswerCall(_) if driver.meter.counts_calls_of(driver.recorder.run().step()) => {
+                Box::pin(steps::delegate::count_calls(driver)).await?;
+            }
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,
             Step::SettleAnswer(call, outcome) => {
                 Box::pin(steps::settle_result::settle_result(driver, &call, *outcome)).await?;

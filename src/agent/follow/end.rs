@@ -32,6 +32,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::ReflectionStarted { .. }
         | Event::ToolStarted { .. }
         | Event::ToolPending(_)
+        | Event::Delegated(_)
         | Event::QuestionAsked(_)
         | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }

@@ -69,6 +69,7 @@ impl Follower {
                     | Event::ReflectionStarted { .. }
                     | Event::ToolStarted { .. }
                     | Event::ToolPending(_)
+                    | Event::Delegated(_)
                     | Event::QuestionAsked(_)
                     | Event::QuestionResolved(_)
                     | Event::ToolProgress { .. }

@@ -25,13 +25,17 @@ use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, StopReason
 
 impl Launcher {
     /// Ends the run whose log cannot be read, unless it has a driver or has ended by itself.
-    pub(in crate::agent) async fn fail_lost(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn fail_lost(
+        self: &Arc<Self>,
+        run: &RunId,
+        entry: &Registration,
+    ) -> Result<(), Unavailable> {
         self.fail(run, entry, Outcome::unknown(StopReason::StoreLostState), None).await
     }
 
     /// Ends the run so, unless it has a driver or has ended by itself, or its log has another length than `entries`.
     pub(in crate::agent) async fn fail(
-        &self,
+        self: &Arc<Self>,
         run: &RunId,
         entry: &Registration,
         outcome: Outcome,
@@ -46,6 +50,7 @@ impl Launcher {
             let (tenant, session) = (&entry.tenant, entry.session.as_ref().map(SessionId::as_str));
             tracing::error!(%run, session, %tenant, reason = why.as_str(), "the run cannot be resumed; it fails");
             if let Some(head) = self.ledger.head(&partition, run).await? {
+                self.tell_parent(&entry.tenant, &head).await?;
                 self.usage.count_found(&entry.tenant, &partition, &head).await?;
             }
             self.ledger.note_end(&entry.tenant, &partition, run, None).await;

@@ -9,6 +9,7 @@ pub(super) mod requeue;
 pub(super) mod resume;
 pub(super) mod task;
 mod tell;
+mod tell_parent;
 mod tools;
 pub(super) mod uncounted;
 mod wake;

@@ -172,7 +172,7 @@ pub(in crate::agent) struct Prepared {
     /// What its session allows; `None` without a session.
     pub(in crate::agent) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.
-    pub(in crate::agent) account: Option<Account>,
+    pub(in crate::agent) account: Option<Box<Account>>,
     /// How many commands its inbox holds.
     pub(in crate::agent) commands: u64,
     /// What tells of more, if that is listened to already.

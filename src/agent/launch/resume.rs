@@ -61,7 +61,7 @@ impl Launcher {
     /// Acquires the lease of a run and reads its log; `None` if another process drives the run or if it has ended. A
     /// run whose log cannot be read is failed.
     pub(in crate::agent) async fn acquire_idle(
-        &self,
+        self: &Arc<Self>,
         tenant: &Tenant,
         head: &Head,
     ) -> Result<Option<Idle>, Unavailable> {
@@ -231,7 +231,8 @@ impl Launcher {
         &self,
         idle: &Idle,
         generation: &Generation,
-    ) -> Result<Option<Account>, Unavailable> {
+    ) -> Result<Option<Box<Account>>, Unavailable> {
+        self.limits.settle_tree(idle.spec(), idle.charges()).await?;
         self.limits.open_account(idle.spec(), idle.charges(), &generation.quotas).await
     }
 
@@ -280,7 +281,7 @@ impl Launcher {
     }
 
     /// Ends a run without a driver for this reason; `false` if that is left to others.
-    pub(super) async fn stop_idle(&self, idle: Idle, reason: StopReason) -> Result<bool, Unavailable> {
+    pub(super) async fn stop_idle(self: &Arc<Self>, idle: Idle, reason: StopReason) -> Result<bool, Unavailable> {
         let (spec, due) = (idle.spec().clone(), idle.due());
         let budget = match &spec.session {
             Some(id) => {
@@ -313,6 +314,7 @@ impl Launcher {
         match ended {
             Ok(()) => {
                 self.count(&spec.tenant, &mut driver).await?;
+                self.tell_of_end(&driver).await?;
                 let recorder = &driver.recorder;
                 self.ledger.note_end(&spec.tenant, recorder.partition(), &spec.id, Some(recorder.bytes())).await;
                 if let Some(due) = due {

@@ -22,6 +22,7 @@ use crate::agent::follow::Follower;
 use crate::agent::follow::active::Live;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Prepared, Ready};
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::stored::UNCOUNTED;
 use crate::agent::machine::{Run, Step};
@@ -133,6 +134,9 @@ impl Launcher {
         live: &Live,
     ) -> Result<(), Unavailable> {
         let (run, next) = (driver.recorder.run().spec().id.clone(), driver.next_in_session.take());
+        if driver.recorder.run().status().is_final() && driver.recorder.run().spec().parent.is_some() {
+            Box::pin(self.tell_of_end(driver)).await?;
+        }
         if driver.recorder.run().status().is_final()
             && let Some(counted) = driver.uncounted.take()
         {
@@ -148,6 +152,13 @@ impl Launcher {
         let unregistered = self.ownership.unregister(&run, entry, next.as_ref()).await;
         failpoint::hit("run.unmarked");
         unregistered.inspect_err(|error| tracing::warn!(%run, %error, "could not unregister a run that waits"))
+    }
+
+    /// Tells the run that began the one of this driver, which has ended.
+    pub(super) async fn tell_of_end(self: &Arc<Self>, driver: &Driver) -> Result<(), Unavailable> {
+        let spec = driver.recorder.run().spec();
+        let head = Head { status: driver.recorder.run().status(), ..Head::new(spec) };
+        self.tell_parent(&spec.tenant, &head).await
     }
 
     /// Counts what a run took that its driver has ended or lets wait.
@@ -169,6 +180,7 @@ impl Launcher {
         let mut recorder = Recorder::resume(self.ledger.store().clone(), log, readers, &lease);
         recorder.tell(Notices::of(recorder.run().spec(), &generation.hooks, &self.outbox));
         let signals = self.signals(recorder.run(), &lease);
+        let tree = self.limits.tree(recorder.run().spec());
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
         let watcher = watcher(&recorder, &lease, &signals, (nudges, found));
@@ -180,7 +192,7 @@ impl Launcher {
             history,
             shown: None,
             memory,
-            meter: Meter::new(budget, account),
+            meter: Meter::new(budget, account).in_tree(tree),
             waits_for: None,
             first_step_began,
             retention: self.ledger.retention(),

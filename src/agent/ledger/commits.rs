@@ -101,6 +101,10 @@ pub fn create(
         // A process that stood still meanwhile does not make what another has made and forgotten.
         .check(under_lease(&spec.id, fence))
         .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: first });
+    if spec.parent.is_some() {
+        // The run that was to begin it may want it no more.
+        tx = tx.check(Check::Version { key: keys::barred(&spec.id), version: 0 });
+    }
     if let Some(id) = &spec.session {
         let Versioned { mut session, version } = session.unwrap_or_else(|| Versioned::new(id));
         match turn {

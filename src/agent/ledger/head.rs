@@ -1,11 +1,13 @@
 //! A run's head: its status in one small document beside its log.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::telemetry::traces::{Content, Subject};
 use crate::types::json::is_default;
+use crate::types::lineage::Parent;
 use crate::types::{RunId, RunSpec, RunStatus, RunTrace, SessionId, StopReason};
 
 /// The status of a run, as lists show it.
@@ -55,6 +57,12 @@ pub struct Head {
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<RunTrace>,
+    /// The run that began it, and waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Arc<Parent>>,
+    /// Whether its streams show what happens in the runs below it, unless their reader asks for it otherwise.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shows_delegates: bool,
     /// Whether all that it does is to shorten what models are shown of its session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compacts: bool,
@@ -121,6 +129,8 @@ impl Head {
             bytes: 0,
             leg: 0,
             trace: spec.trace.clone(),
+            parent: spec.parent.clone(),
+            shows_delegates: spec.tree.is_some() && spec.rules.delegation.shows_events,
             compacts: spec.compacts,
         }
     }

@@ -165,6 +165,26 @@ pub fn spec(run: &RunId) -> Key {
     named(&["spec/", run.as_str()])
 }
 
+/// The partition of what a run and all runs below it take together.
+pub fn tree_partition(tenant: &Tenant, run: &RunId) -> Partition {
+    Partition::new(named(&[tenant.as_str(), "/tree/", run.as_str()]))
+}
+
+/// How many calls of server-side tools these have made.
+pub fn tree_calls() -> Key {
+    "tool-calls".into()
+}
+
+/// The note that a step's calls are among them.
+pub fn counted_calls(run: &RunId, step: u32) -> Key {
+    format!("calls/{run}/{step}").into()
+}
+
+/// Keeps a run from being created: who was to begin it wants it no more.
+pub fn barred(run: &RunId) -> Key {
+    named(&["barred/", run.as_str()])
+}
+
 /// The partition of the definitions of tools that runs of a tenant are offered, by their hash. They are many
 /// runs', so they lie beside none of them.
 pub fn offer_partition(tenant: &Tenant, hash: &OfferHash) -> Partition {

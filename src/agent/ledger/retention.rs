@@ -111,6 +111,11 @@ impl Retention {
         self.waiting_run_entry_ttl(spec)
     }
 
+    /// How long it is known what a run and those below it took together, after the last reservation: the run may wait meanwhile.
+    pub(in crate::agent) fn tree_ttl(&self, spec: &RunSpec) -> Duration {
+        self.waiting_run_entry_ttl(spec).saturating_add(UNFINISHED)
+    }
+
     /// How long the entry of a run that begins to wait stands in its tenant's index.
     pub(super) fn waiting_run_entry_ttl(&self, spec: &RunSpec) -> Duration {
         self.waiting_run_ttl().saturating_add(Duration::from_millis(spec.limits.timeout_ms))

@@ -70,6 +70,7 @@ impl Charges {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::Delegated(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }

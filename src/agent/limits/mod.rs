@@ -7,6 +7,7 @@ pub mod quota;
 pub mod rate;
 pub mod shared;
 pub(super) mod slots;
+pub mod tree;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -51,6 +51,10 @@ pub struct Account {
     pub(in crate::agent) session: Option<SessionId>,
     /// The version of the run's slot, if it is known to have one.
     pub(in crate::agent) slot: Option<u64>,
+    /// Whose budgets they are.
+    pub(super) owner: BudgetOwner,
+    /// How long the counters are kept after the last reservation; `None` for as long as anything keeps them.
+    pub(super) counters_ttl: Option<Duration>,
     held: Option<Held>,
 }
 
@@ -75,16 +79,8 @@ impl Limits {
     /// The account of a run whose key has some of these quotas.
     pub(in crate::agent) fn account(&self, spec: &RunSpec, quotas: &Quotas) -> Option<Account> {
         let name = spec.key_name.as_ref()?;
-        let quota = quotas.of(name)?;
-        Some(Account {
-            store: self.ledger.store().clone(),
-            partition: keys::budget_partition(&spec.tenant, name),
-            quota,
-            run: spec.id.clone(),
-            session: spec.session.clone(),
-            slot: None,
-            held: None,
-        })
+        let (quota, partition) = (quotas.of(name)?, keys::budget_partition(&spec.tenant, name));
+        Some(Account::new(self.ledger.store(), spec, (partition, quota), BudgetOwner::Key))
     }
 
     /// The account of a run that is resumed, whose steps are to be charged as `charges` say: its slot is kept, and the
@@ -94,15 +90,31 @@ impl Limits {
         spec: &RunSpec,
         charges: &Charges,
         quotas: &Quotas,
-    ) -> Result<Option<Account>, Unavailable> {
+    ) -> Result<Option<Box<Account>>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         account.keep_slot().await?;
         account.settle_left(charges).await?;
-        Ok(Some(account))
+        Ok(Some(Box::new(account)))
     }
 }
 
 impl Account {
+    /// A run's part in these budgets, which are counted in this partition.
+    pub(super) fn new(
+        store: &Arc<dyn Store>,
+        spec: &RunSpec,
+        (partition, quota): (Partition, QuotaConfig),
+        owner: BudgetOwner,
+    ) -> Self {
+        let (store, run, session) = (store.clone(), spec.id.clone(), spec.session.clone());
+        Self { store, partition, quota, run, session, slot: None, owner, counters_ttl: None, held: None }
+    }
+
+    /// The same, whose counters are kept for so long after the last reservation.
+    pub(super) fn kept_for(self, ttl: Duration) -> Self {
+        Self { counters_ttl: Some(ttl), ..self }
+    }
+
     /// The first of the key's budgets that has no room for this.
     pub async fn shortfall(&self, least: Reservation) -> Result<Option<Shortfall>, Unavailable> {
         let now = self.store.now_ms();
@@ -175,7 +187,10 @@ impl Account {
         }
         for (share, limit) in shares {
             let (counter, delta) = (share.counter.clone(), signed(share.amount));
-            tx = tx.write(Write::Add { counter, delta, ceiling: Some(signed(*limit)) });
+            tx = tx.write(Write::Add { counter: counter.clone(), delta, ceiling: Some(signed(*limit)) });
+            if let Some(ttl) = self.counters_ttl {
+                tx = tx.write(Write::ExpireCounter { counter, ttl });
+            }
         }
         tx
     }
@@ -203,7 +218,7 @@ impl Account {
         };
         let Taken { total: taken, set_aside } =
             taken(&*self.store, &self.partition, &counter, Some(&self.run), seen).await?;
-        let (owner, renews_in_s) = (BudgetOwner::Key, period_left_s(per, now_ms));
+        let (owner, renews_in_s) = (self.owner, period_left_s(per, now_ms));
         Ok(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s })
     }
 
@@ -230,7 +245,7 @@ impl Account {
     }
 
     /// Settles what another driver of the run left reserved.
-    async fn settle_left(&self, charges: &Charges) -> Result<(), Unavailable> {
+    pub(super) async fn settle_left(&self, charges: &Charges) -> Result<(), Unavailable> {
         if !self.has_budgets() {
             return Ok(());
         }
@@ -290,7 +305,14 @@ impl Account {
             BudgetKind::Tokens => self.quota.token_budget.map(|budget| (budget.limit, budget.per)),
             BudgetKind::Cost => self.quota.cost_budget.map(|budget| (budget.limit.0, budget.per)),
         }?;
-        Some((limit, keys::budget_counter(kind, &period_name(per, now_ms))))
+        let counter = match (self.owner, kind) {
+            (BudgetOwner::Session, BudgetKind::Tokens) => keys::session_tokens(),
+            (BudgetOwner::Session, BudgetKind::Cost) => keys::session_cost(),
+            (BudgetOwner::Run | BudgetOwner::Tree | BudgetOwner::Key, _) => {
+                keys::budget_counter(kind, &period_name(per, now_ms))
+            }
+        };
+        Some((limit, counter))
     }
 }
 

@@ -38,14 +38,15 @@ impl Limits {
         &self,
         spec: &RunSpec,
         quotas: &Quotas,
-    ) -> Result<Option<Account>, StartError> {
+    ) -> Result<Option<Box<Account>>, StartError> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         if let Some(most) = account.quota.max_concurrent_runs
-            && !account.acquire_slot(Some(most.into())).await?
+            // One that another run begins has its place with that: it would wait for itself.
+            && !account.acquire_slot(spec.parent.is_none().then_some(most.into())).await?
         {
             return Err(StartError::TooManyRuns(most));
         }
-        Ok(Some(account))
+        Ok(Some(Box::new(account)))
     }
 
     /// Releases slots whose runs are not under way, for ever.

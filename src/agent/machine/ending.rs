@@ -65,6 +65,7 @@ impl Run {
             leg_usage: (self.leg > 0).then_some(self.leg_usage),
             cost: self.used.cost,
             of_fallbacks: self.of_fallbacks.clone(),
+            delegated: self.delegated(),
             budget: self.budget_status(),
             short,
             iterations: self.iterations,

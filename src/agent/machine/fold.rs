@@ -32,8 +32,7 @@ impl Run {
                 if let Some(model) = model {
                     self.model = model.clone();
                 }
-                (self.phase, self.limit) = (Phase::ModelRunning, *closing);
-                (self.step, self.reserved) = (*step, *reserved);
+                (self.phase, self.limit, self.step, self.reserved) = (Phase::ModelRunning, *closing, *step, *reserved);
                 (self.beside, self.answer_bytes) = (Beside::default(), 0);
                 self.from_tools.begin_step();
             }
@@ -56,9 +55,10 @@ impl Run {
             Event::ApprovalRequired(request) => self.change(&request.call.id, |open| open.ask(request)),
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
+            Event::Delegated(delegated) => self.take_delegated(delegated),
             Event::ToolPending(pending) => self.change(&pending.call_id, |open| open.defer(pending)),
-            Event::QuestionAsked(asked) => self.from_tools.questions.get_or_insert_default().ask(asked),
-            Event::QuestionResolved(resolved) => self.from_tools.questions.get_or_insert_default().resolve(resolved),
+            Event::QuestionAsked(asked) => self.from_tools.rare().questions.ask(asked),
+            Event::QuestionResolved(resolved) => self.from_tools.rare().questions.resolve(resolved),
             Event::ToolAnswered { call_id, outcome } => self.change(call_id, |open| open.take_answer(outcome)),
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::HookRan(ran) => self.hook_ran(ran),
@@ -75,7 +75,7 @@ impl Run {
             Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
             // Another budget is not the run's to count.
-            Event::BudgetWarning { owner: BudgetOwner::Session | BudgetOwner::Key, .. }
+            Event::BudgetWarning { owner: BudgetOwner::Session | BudgetOwner::Key | BudgetOwner::Tree, .. }
             | Event::RunQueued
             | Event::ProviderRetry { .. }
             | Event::ToolProgress { .. } => {}
@@ -86,7 +86,10 @@ impl Run {
 
     /// Counts the time that a run spends, before its record is taken in.
     fn time(&mut self, record: &Record) {
-        if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
+        if matches!(self.phase, Phase::HandedOver { waits: true }) && self.children().next().is_some() {
+            // The time of the runs that it began is its own.
+            self.elapsed.taken_over(record.at_ms, self.spec.rules.delegation.timeout_ms);
+        } else if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
             self.elapsed.restart(record.at_ms);
         } else if matches!(record.event, Event::RunResumed { .. }) {
             self.elapsed.taken_over(record.at_ms, self.longest_silence_ms());
@@ -121,7 +124,7 @@ impl Run {
                 self.resumes += 1;
             }
             self.calls.iter_mut().for_each(OpenCall::interrupt);
-            self.from_tools.questions.iter_mut().for_each(|questions| questions.interrupt());
+            self.from_tools.rare.iter_mut().for_each(|rare| rare.questions.interrupt());
         }
     }
 
@@ -273,7 +276,7 @@ impl Run {
         let policy = self.spec.options.on_unknown_outcome;
         let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none() && !self.stops_after_step;
         self.context.bytes_since += self.from_tools.add(outcome, self.spec.search);
-        self.from_tools.questions.iter_mut().for_each(|questions| questions.end_call(id));
+        self.from_tools.rare.iter_mut().for_each(|rare| rare.questions.end_call(id));
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
         let (call, decisions) = (open.call.clone(), std::mem::take(&mut open.decisions));

@@ -1,34 +1,45 @@
 //! What a run got of its tools beside results.
 
 use super::asked::Questions;
+use super::children::Children;
 use crate::types::ToolOutcome;
 use crate::types::conversation::Part;
 use crate::types::run::ToolSearch;
 use crate::types::tool::FoundTool;
 
+/// What few runs have of their calls.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rare {
+    /// What its calls asked the user.
+    pub(super) questions: Questions,
+    /// The runs that its calls have begun.
+    pub(super) children: Option<Children>,
+}
+
 /// What a run got of its tools beside results.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FromTools {
     /// How many bytes of pictures, sound and files the results hold.
-    pub(super) media: usize,
+    pub(super) media: u32,
     /// The tools that it found, the latest last.
     pub(super) found: Vec<FoundTool>,
     /// How many of the latest were found in this step: the model was told that it can call all of them.
-    fresh: usize,
-    /// What its calls asked the user. Boxed, as few runs have a tool that asks.
-    pub(super) questions: Option<Box<Questions>>,
+    fresh: u32,
+    /// What few runs have. Boxed, as a live run has room for it.
+    pub(super) rare: Option<Box<Rare>>,
 }
 
 impl FromTools {
     /// Counts what came of a call. Returns how many bytes of text more the next request has, about, than without it.
     pub(super) fn add(&mut self, outcome: &ToolOutcome, search: Option<ToolSearch>) -> usize {
-        self.media += outcome.parts.iter().filter(|part| part.is_media()).map(Part::bytes).sum::<usize>();
+        let media: usize = outcome.parts.iter().filter(|part| part.is_media()).map(Part::bytes).sum();
+        self.media = self.media.saturating_add(u32::try_from(media).unwrap_or(u32::MAX));
         let Some(search) = search else { return 0 };
         let mut weight = 0;
         for found in &outcome.found {
             // One that is found again is among the latest: the model was just told that it can call it.
             let known = self.found.iter().position(|known| known.name == found.name);
-            if known.is_none_or(|place| place < self.found.len() - self.fresh) {
+            if known.is_none_or(|place| place < self.found.len() - self.fresh as usize) {
                 self.fresh += 1;
             }
             match known {
@@ -39,8 +50,13 @@ impl FromTools {
         }
         let above = self.found.len().saturating_sub(search.most as usize);
         self.found.drain(..above);
-        self.fresh = self.fresh.min(self.found.len());
+        self.fresh = self.fresh.min(u32::try_from(self.found.len()).unwrap_or(u32::MAX));
         weight
+    }
+
+    /// What few runs have, made if it is not there.
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// A step begins, in which the model is offered what was found before.
@@ -50,7 +66,7 @@ impl FromTools {
 
     /// How many more tools can be found in this step, so that all of them can be offered in the next.
     pub(super) fn room(&self, search: ToolSearch) -> usize {
-        (search.most as usize).saturating_sub(self.fresh)
+        search.most.saturating_sub(self.fresh) as usize
     }
 }
 

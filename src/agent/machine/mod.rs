@@ -10,6 +10,8 @@ mod between;
 pub mod budget;
 mod calls;
 pub mod ceiling;
+mod children;
+mod delegates;
 mod elapsed;
 mod ending;
 mod fallback;

@@ -231,7 +231,8 @@ impl Run {
         if is_stopping && self.calls.iter().any(OpenCall::is_open) {
             return Step::SkipTools(self.calls_where(|_| true));
         }
-        let mut open = self.calls.iter().filter(|open| open.is_open() && open.pending().is_none()).peekable();
+        let may_begin = |open: &&OpenCall| open.is_open() && open.pending().is_none() && !self.must_wait(open);
+        let mut open = self.calls.iter().filter(may_begin).peekable();
         let Some(first) = open.peek() else {
             let waits = self.pending_calls().next().is_some();
             return if waits { Step::AwaitServices } else { Step::CompleteStep };

@@ -34,10 +34,17 @@ impl Run {
         let pending = self.calls.iter().filter_map(|open| Some((open, open.pending()?)));
         let awaited = pending.map(|(open, pending)| RequiredCall {
             call: open.call.clone(),
-            reason: Some(format!("The service behind `{}` goes on with the call, and answers later.", open.call.name)),
+            reason: Some(self.awaited_reason(open)),
             expires_ms: Some(pending.expires_ms),
         });
         awaited.collect()
+    }
+
+    fn awaited_reason(&self, open: &OpenCall) -> String {
+        match self.child_of(&open.call.id) {
+            Some(child) => format!("The agent {:?} works on it, in the run {}.", child.agent, child.run),
+            None => format!("The service behind `{}` goes on with the call, and answers later.", open.call.name),
+        }
     }
 
     /// The calls that its caller is to answer.
@@ -88,7 +95,7 @@ impl Run {
     pub(super) fn needs_services(&self) -> bool {
         self.phase == Phase::AnsweringCalls
             && self.pending_calls().next().is_some()
-            && self.calls.iter().all(|open| !open.is_open() || open.pending().is_some())
+            && self.calls.iter().all(|open| !open.is_open() || open.pending().is_some() || self.must_wait(open))
     }
 
     /// The keys whose callers have approved a call that waits for the approval of others.

@@ -33,6 +33,8 @@ pub(in crate::agent) fn spec() -> RunSpec {
         key_name: None,
         session: None,
         concurrent: false,
+        parent: None,
+        tree: None,
         queued_at: None,
         created_ms: 1,
         model: "m".into(),

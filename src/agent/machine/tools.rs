@@ -30,7 +30,7 @@ impl Run {
     /// How many bytes of pictures, sound and files its tools answered with, in base64.
     #[must_use]
     pub fn result_media(&self) -> usize {
-        self.from_tools.media
+        self.from_tools.media as usize
     }
 
     /// What is kept of the result of a call. A result takes half of the context window at most.

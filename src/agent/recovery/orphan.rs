@@ -13,7 +13,7 @@ use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::Purpose;
 use crate::store::{Check, CommitError, Document, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
-use crate::types::{Outcome, RunId, RunStatus, StopReason};
+use crate::types::{Outcome, RunId, RunStatus, StopReason, Tenant};
 
 /// A run that does not exist this long after it was registered will not come to exist.
 const STILLBORN_AFTER: Duration = Duration::from_secs(60);
@@ -168,7 +168,7 @@ impl Recovery {
             Ok(head) => {
                 // Its driver may have died before it counted the run.
                 if let Some(head) = head
-                    && let Err(error) = self.launcher.usage.count_found(&orphan.entry.tenant, &partition, &head).await
+                    && let Err(error) = self.count_and_tell(&orphan.entry.tenant, &partition, &head).await
                 {
                     lease.release().await?;
                     return Err(error);
@@ -181,6 +181,12 @@ impl Recovery {
         };
         lease.release().await?;
         removed
+    }
+
+    /// Counts a run that needs no driver, and tells the run that began it, if its driver may have died before it did so.
+    async fn count_and_tell(&self, tenant: &Tenant, partition: &Partition, head: &Head) -> Result<(), Unavailable> {
+        self.launcher.usage.count_found(tenant, partition, head).await?;
+        self.launcher.tell_parent(tenant, head).await
     }
 
     /// Commits a change of a registration, unless the registration changed since it was read.

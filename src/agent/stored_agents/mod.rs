@@ -57,6 +57,22 @@ impl StoredAgents {
         }
     }
 
+    /// What an agent is for, by its own words if it has any; `None` if a tenant has none of this name.
+    pub(in crate::agent) async fn description(
+        &self,
+        generation: &Generation,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<Option<Option<String>>, StartError> {
+        if let Some(agent) = generation.catalog.agent(name) {
+            return Ok(Some(agent.description.clone()));
+        }
+        match generation.agents.as_ref().filter(|reader| reader.may_be_stored(name)) {
+            Some(reader) => Ok(self.find(reader, tenant, name).await?.map(|own| own.config.description.clone())),
+            None => Ok(None),
+        }
+    }
+
     /// Whether this name may mean an agent of the tenant's own, as far as this process knows.
     pub(in crate::agent) fn may_have(&self, generation: &Generation, tenant: &Tenant, name: &str) -> bool {
         let may_be_stored = generation.agents.as_ref().is_some_and(|reader| reader.may_be_stored(name));

@@ -3,6 +3,7 @@
 mod echo;
 mod requests;
 mod scripted;
+mod team;
 mod windowed;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 pub(crate) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(crate) use self::scripted::{Say, Scripted};
+pub(super) use self::team::{Does, Member, Team, said, team};
 pub(super) use self::windowed::{Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
@@ -324,6 +326,7 @@ fn with_spares(
     }
     let config = AgentConfig {
         name: DEFAULT_AGENT.into(),
+        description: None,
         model: None,
         fallbacks: Some(fallbacks),
         system: system.map(Into::into),

@@ -35,7 +35,7 @@ impl Budget {
     async fn used(owner: BudgetOwner, used: i64) -> Self {
         let (store, id) = (memory(), SessionId::parse("s").unwrap());
         let (partition, counter) = match owner {
-            BudgetOwner::Key | BudgetOwner::Run => (partition(), counter(BudgetKind::Tokens)),
+            BudgetOwner::Key | BudgetOwner::Run | BudgetOwner::Tree => (partition(), counter(BudgetKind::Tokens)),
             BudgetOwner::Session => {
                 let new = NewSession { id: Some(id.clone()), token_budget: Some(LIMIT), ..NewSession::default() };
                 let agent = TestAgent::builder().store(store.clone()).build();

@@ -146,6 +146,7 @@ impl Asked {
             options,
             waits_for_the_end: self.waits_for_the_end,
             unattended: false,
+            of: None,
             warnings: self.warnings,
             claim: None,
             memory: Arc::default(),

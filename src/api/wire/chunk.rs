@@ -53,6 +53,7 @@ impl<'a> Said<'a> {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::Delegated(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }

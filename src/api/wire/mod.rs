@@ -27,6 +27,7 @@ pub mod schedule;
 pub mod session;
 pub mod snapshot;
 pub mod stored_agent;
+pub mod tree;
 pub mod turn_end;
 pub mod usage;
 pub mod usage_report;

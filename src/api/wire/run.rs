@@ -10,6 +10,7 @@ use crate::agent::Head;
 use crate::agent::control::RunView;
 use crate::api::wire::RunNames;
 use crate::api::wire::agent::budget::Budget;
+use crate::api::wire::agent::delegate::ParentObject;
 use crate::api::wire::agent::events::native;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::body::{missing, parse};
@@ -40,6 +41,9 @@ pub struct RunObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "0af7651916cd43dd8448eb211c80319c")]
     pub trace_id: Option<TraceId>,
+    /// The run that began it, and waits for it; absent for one that a request began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentObject<'a>>,
     /// `compaction` for a run that only shortens its session's conversation; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<&'static str>,
@@ -93,6 +97,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             status: head.status.as_str(),
             session_id: head.session.as_ref().map(SessionId::as_str),
             trace_id: head.trace.as_ref().map(|trace| trace.id),
+            parent: head.parent.as_deref().map(ParentObject::from),
             purpose: head.compacts.then_some("compaction"),
             model: &head.model,
             agent_version: head.agent_version,

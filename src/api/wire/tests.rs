@@ -97,6 +97,7 @@ fn outcome(reason: StopReason) -> Outcome {
         leg_usage: None,
         cost: Micros(1230),
         of_fallbacks: Vec::new(),
+        delegated: None,
         budget: budget(),
         short: None,
         iterations: 2,

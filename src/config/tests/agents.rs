@@ -33,6 +33,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
     );
     let expected = AgentConfig {
         name: "small".into(),
+        description: None,
         model: Some("demo/demo".into()),
         fallbacks: None,
         system: Some("Be brief.".into()),
@@ -79,4 +80,32 @@ fn an_agent_holds_results_within_bounds() {
     loopgate.toml:2: agents.default.context.max_tool_result_bytes: must be an integer from 1024 to 51200
     loopgate.toml:3: agents.default.context.max_tool_result_hex: must be an integer of at least 32
     ");
+}
+
+#[test]
+fn whom_an_agent_delegates_to_is_its_own_and_within_which_bounds_is_inherited() {
+    let settings = load(
+        "
+        [agents.default]
+        model = 'demo/demo'
+        delegates = ['helper']
+        delegation = { timeout = '20s', max_concurrent = 2, events = true }
+        [agents.helper]
+        description = 'Helps.'
+        [agents.helper.delegation]
+        max_depth = 1
+        ",
+    );
+    let of = |name: &str| settings.agents[name].rules.delegation.clone();
+    assert_eq!((of("default").to, of("helper").to), (vec!["helper".to_owned()], vec![]));
+    let helper = of("helper");
+    assert_eq!((helper.timeout_ms, helper.max_concurrent, helper.max_depth, helper.shows_events), (20_000, 2, 1, true));
+    assert_eq!((helper.max_output_chars, helper.max_iterations), (30_000, 20));
+    assert_eq!(settings.agents["helper"].description.as_deref(), Some("Helps."));
+    let unknown = mistakes("[agents.default]\ndelegates = ['helpr']\n[agents.helper]\nsystem = 'x'");
+    assert!(unknown.contains("agents.default.delegates") && unknown.contains("helper"), "{unknown}");
+    let misnamed = mistakes("[agents.default]\ntools = ['delegate']");
+    assert!(misnamed.contains("`delegates`"), "{misnamed}");
+    let deep = mistakes("[agents.default.delegation]\nmax_depth = 0");
+    assert!(deep.contains("from 1 to 8"), "{deep}");
 }

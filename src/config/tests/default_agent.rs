@@ -19,6 +19,7 @@ fn nothing_written_declares_the_default_agent() {
     {
         "default": AgentConfig {
             name: "default",
+            description: None,
             model: None,
             fallbacks: None,
             system: None,
@@ -86,6 +87,15 @@ fn the_default_agent_knows_no_documents() {
                     of_user: [],
                 },
                 skills: [],
+                delegation: Delegation {
+                    to: [],
+                    max_depth: 3,
+                    timeout_ms: 300000,
+                    max_output_chars: 30000,
+                    max_concurrent: 3,
+                    max_iterations: 20,
+                    shows_events: false,
+                },
             },
             trace_content: true,
     ");

@@ -11,6 +11,7 @@ use super::guards::GuardMeters;
 use super::models::{ModelMeters, models};
 use super::names::Named;
 use crate::telemetry::fold::{ResumeCause, call_outcome};
+use crate::types::delegate::Delegated;
 use crate::types::{BudgetOwner, Micros, StopReason, ToolOutcome, Usage};
 
 /// What is counted of the runs of one agent.
@@ -111,6 +112,8 @@ pub(super) struct RunMetrics {
     pub(super) tenants: Named<TenantMeters>,
     pub(super) queue_wait: Histogram,
     pub(super) budget_warnings: Family<Counter>,
+    delegates: Family<Counter>,
+    delegates_ended: Family<Counter>,
     pub(super) guards: GuardMeters,
     pub(super) context: ContextMeters,
     pub(super) reserved_tokens: Gauge,
@@ -123,10 +126,10 @@ impl RunMetrics {
         let models = models(to);
         let tools = tools(to);
         let tenants = tenants(to);
-        let help = "Warnings that four fifths of a budget are used, by whose it is: run, session or key.";
+        let help = "Warnings that four fifths of a budget are used, by whose it is: run, session, tree or key.";
         let budget_warnings = to.counters("budget_warnings", &["scope"], help);
         // They are 0 before the first warning, so that the first one is seen as a rise.
-        for owner in [BudgetOwner::Run, BudgetOwner::Session, BudgetOwner::Key] {
+        for owner in [BudgetOwner::Run, BudgetOwner::Session, BudgetOwner::Tree, BudgetOwner::Key] {
             let _ = budget_warnings.of(&[owner.as_str()]);
         }
         let queue_wait = to.seconds("run_queue", &[], DURATIONS, "How long runs waited in the queue of their session.");
@@ -137,12 +140,32 @@ impl RunMetrics {
             tenants,
             queue_wait: queue_wait.of(&[]),
             budget_warnings,
+            delegates: to.counters(
+                "delegates",
+                &["agent"],
+                "Runs that other runs began, by the agent that they run as.",
+            ),
+            delegates_ended: to.counters(
+                "delegates_ended",
+                &["status"],
+                "Runs of which the run that began them knows how they ended.",
+            ),
             guards: GuardMeters::declare(to),
             context: ContextMeters::declare(to),
             reserved_tokens: to
                 .gauge("reserved_tokens", "Tokens that this replica's model calls in flight have reserved of budgets."),
             reserved_cost: to.reserved("reserved_cost", "US dollars that these calls have reserved of budgets."),
         }
+    }
+}
+
+impl RunMetrics {
+    pub(super) fn count_delegated(&self, delegated: &Delegated) {
+        let counter = match delegated {
+            Delegated::Started(child) => self.delegates.of(&[&child.agent]),
+            Delegated::Completed(child) => self.delegates_ended.of(&[child.status.as_str()]),
+        };
+        counter.inc();
     }
 }
 

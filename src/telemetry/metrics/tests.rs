@@ -3,6 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::types::context::{CompactionFailed, ContextEvent, Method};
+use crate::types::delegate::{CompletedChild, Delegated, StartedChild, Taken};
 use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
 
@@ -47,6 +48,15 @@ fn failed_compaction() -> ContextEvent {
         latency_ms: 0,
         call: None,
     })
+}
+
+/// A run that another one begins, and its end.
+fn delegated() -> [Delegated; 2] {
+    let (step, call_id, run) = (1, crate::types::CallId::foreign("c"), crate::types::RunId::mint());
+    let child = StartedChild { step, call_id: call_id.clone(), run: run.clone(), agent: "a".into(), depth: 1 };
+    let (status, reason, own) = (crate::types::RunStatus::Completed, None, Taken::default());
+    let ended = CompletedChild { step, call_id, run, status, reason, own, tree: own };
+    [Delegated::Started(child), Delegated::Completed(ended)]
 }
 
 #[test]
@@ -97,6 +107,9 @@ fn every_declared_metric_is_written_under_its_name() {
         call_id: None,
     }));
     all.runs.guards.count(&judged());
+    for delegated in &delegated() {
+        all.runs.count_delegated(delegated);
+    }
     all.runs.context.count(&failed_compaction());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {

@@ -5,6 +5,7 @@ use super::names::{self, event, operation};
 use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::context::{Compacted, CompactionFailed, ContextEvent, Method, Pruned, SummaryCall, WindowLearned};
+use crate::types::delegate::{CompletedChild, Delegated, StartedChild};
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::guard::{Asked, Guarded, JudgeCall, Judged, Triggered};
@@ -158,6 +159,31 @@ pub(super) fn hook(ran: &HookRan, at_ms: u64) -> Moment {
         ("loopgate.hook.latency_ms", ran.latency_ms.into()),
     ];
     Moment::new(event::HOOK, at_ms, attributes)
+}
+
+/// A run that another one begins, or that has ended.
+pub(super) fn delegated(delegated: &Delegated, at_ms: u64) -> Moment {
+    match delegated {
+        Delegated::Started(StartedChild { run, agent, depth, call_id, .. }) => {
+            let attributes = [
+                ("loopgate.delegate.run_id", run.to_string().into()),
+                ("loopgate.delegate.agent", agent.clone().into()),
+                ("loopgate.delegate.call_id", call_id.to_string().into()),
+                ("loopgate.delegate.depth", u64::from(*depth).into()),
+            ];
+            Moment::new(event::DELEGATE, at_ms, attributes)
+        }
+        Delegated::Completed(CompletedChild { run, status, tree, .. }) => {
+            let attributes = [
+                ("loopgate.delegate.run_id", run.to_string().into()),
+                ("loopgate.delegate.status", status.as_str().into()),
+                (names::INPUT_TOKENS, tree.usage.prompt_tokens.into()),
+                (names::OUTPUT_TOKENS, tree.usage.completion_tokens.into()),
+                (names::COST, tree.cost.as_usd().into()),
+            ];
+            Moment::new(event::DELEGATE_ENDED, at_ms, attributes)
+        }
+    }
 }
 
 /// One of a step's two calls that is dropped.

@@ -101,6 +101,7 @@ impl SpanFold {
             | Event::TextDelta { .. }
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. } => self.note_first_chunk(),
+            Event::Delegated(delegated) => self.root.add(describe::delegated(delegated, self.now_ms)),
             Event::ToolPending(pending) => self.calls.leave_pending(&pending.call_id, self.root.id),
             Event::ToolProgress { .. }
             | Event::CallAllowed { .. }

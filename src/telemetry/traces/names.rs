@@ -128,6 +128,10 @@ pub mod event {
     pub const HEDGE_ENDED: &str = "loopgate.hedge_ended";
     /// A budget is four fifths used.
     pub const BUDGET_WARNING: &str = "loopgate.budget_warning";
+    /// Another run begins for a call.
+    pub const DELEGATE: &str = "loopgate.delegate";
+    /// It ended.
+    pub const DELEGATE_ENDED: &str = "loopgate.delegate_ended";
     /// The model repeats its tool calls.
     pub const LOOP_GUARD: &str = "loopgate.loop_guard";
     /// The model is asked for a plan.

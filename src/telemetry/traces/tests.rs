@@ -145,8 +145,8 @@ fn of_step() -> impl Strategy<Value = Event> {
             effect: Effect::Read,
         }),
         (step.clone(), 1..5_u16, any::<bool>(), 0..3_000_u64).prop_map(move |(step, number, is_lost, latency_ms)| {
-            let outcome = if is_lost { ToolOutcome::lost("lost") } else { ToolOutcome::default() };
-            let outcome = ToolOutcome { latency_ms, ..outcome };
+            let mut outcome = if is_lost { ToolOutcome::lost("lost") } else { ToolOutcome::default() };
+            outcome.latency_ms = latency_ms;
             Event::ToolFinished { step, call_id: call(number), name: "echo".into(), outcome }
         }),
         step.prop_map(|step| Event::StepCompleted {
@@ -192,6 +192,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
+            | Event::Delegated(_)
             | Event::Guarded(_)
             | Event::Context(_)
             | Event::BudgetWarning { .. }
@@ -375,8 +376,7 @@ fn a_trace_tells_so_much_of_what_was_said_and_no_more() {
     let records: Vec<_> = events.zip(1..).map(|(event, seq)| Record { seq, at_ms: 1_000, event }).collect();
     let size = |content| {
         let subject = Subject { content, ..subject() };
-        let trace = Trace { id: subject.trace_id(), of_run: None, spans: spans(subject, &records) };
-        trace.size()
+        Trace { id: subject.trace_id(), of_run: None, spans: spans(subject, &records) }.size()
     };
     assert!(size(Content::Off) < 100_000);
     assert!((1_000_000..1_200_000).contains(&size(Content::Full)), "{}", size(Content::Full));

@@ -16,6 +16,7 @@ use crate::agent::drive::steps::outcome::{interrupted, not_made_again};
 use crate::agent::drive::steps::settle_result::tell_of_change;
 use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
+use crate::types::delegate::DELEGATE;
 use crate::types::guard::GuardPoint;
 use crate::types::hook::HookPoint;
 use crate::types::policy::{Judged, Policy, Verdict};
@@ -78,12 +79,13 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
     if let Some(outcome) = judge_arguments(&mut driver.recorder, call) {
         return Ok(Some(Judgement::Answered(outcome)));
     }
+    let of_child = driver.recorder.run().spec().parent.is_some();
     let judgement = match (ask_policy(driver, call), hooks_ask) {
         // These arguments are those of the decision that approved the call.
         (Judgement::Allowed | Judgement::Asks(_), _) if driver.recorder.run().is_approved_otherwise(&call.id) => {
             Judgement::Allowed
         }
-        (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), reason),
+        (Judgement::Allowed, Some(reason)) => ask(approval_mode(driver), of_child, reason),
         // A hook loosens nothing that the policy says.
         (judgement, _) => judgement,
     };
@@ -102,7 +104,8 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
 fn deny_tool(driver: &Driver, call: &ToolCall) -> Option<Judgement> {
     let policy = policy_for(driver, call)?;
     let effect = effect(driver, call).ok()?;
-    policy.always_denies(&call.name, effect).then(|| judge_by(policy, call, effect))
+    let of_child = driver.recorder.run().spec().parent.is_some();
+    policy.always_denies(&call.name, effect).then(|| judge_by(policy, call, effect, of_child))
 }
 
 /// What the policy says of a call with the arguments that it would be made with.
@@ -112,7 +115,7 @@ fn deny_tool(driver: &Driver, call: &ToolCall) -> Option<Judgement> {
 fn ask_policy(driver: &Driver, call: &ToolCall) -> Judgement {
     let Some(policy) = policy_for(driver, call) else { return Judgement::Allowed };
     match effect(driver, call) {
-        Ok(effect) => judge_by(policy, call, effect),
+        Ok(effect) => judge_by(policy, call, effect, driver.recorder.run().spec().parent.is_some()),
         Err(why) => Judgement::Answered(ToolOutcome::skipped(why)),
     }
 }
@@ -125,11 +128,11 @@ fn policy_for<'a>(driver: &'a Driver, call: &ToolCall) -> Option<&'a Policy> {
     spec.policy.as_deref().filter(|_| !finds && !asks)
 }
 
-fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect) -> Judgement {
+fn judge_by(policy: &Policy, call: &ToolCall, effect: Effect, of_child: bool) -> Judgement {
     let ruling = policy.judge(Judged { tool: &call.name, effect, arguments: &call.arguments });
     match ruling.verdict {
         Verdict::Allow => Judgement::Allowed,
-        Verdict::Ask => ask(policy.approval.mode, ruling.reason),
+        Verdict::Ask => ask(policy.approval.mode, of_child, ruling.reason),
         Verdict::Deny => Judgement::Answered(ToolOutcome::skipped(ruling.reason)),
     }
 }
@@ -139,8 +142,12 @@ fn approval_mode(driver: &Driver) -> ApprovalMode {
     driver.recorder.run().spec().policy.as_ref().map(|policy| policy.approval.mode).unwrap_or_default()
 }
 
-/// Lets a call wait for an approval, where the agent asks for any.
-fn ask(mode: ApprovalMode, reason: String) -> Judgement {
+/// Lets a call wait for an approval, where the agent asks for any. A run that another one began asks for none.
+fn ask(mode: ApprovalMode, of_child: bool, reason: String) -> Judgement {
+    if of_child {
+        let why = format!("{reason} Nobody approves calls of a run that was delegated to: the call is denied.");
+        return Judgement::Answered(ToolOutcome::skipped(why));
+    }
     if mode == ApprovalMode::Deny {
         let why = format!("{reason} This agent asks for no approvals: the call is denied.");
         return Judgement::Answered(ToolOutcome::skipped(why));
@@ -153,6 +160,10 @@ fn effect(driver: &Driver, call: &ToolCall) -> Result<Effect, String> {
     let is_own = driver.recorder.run().spec().own_tools.iter().any(|tool| tool.name == call.name);
     if !is_own {
         return driver.tools.check(call).map(|checked| checked.effect);
+    }
+    if call.name == DELEGATE {
+        // What the other run does is judged there, by the same rules and its own.
+        return driver.tools.check_own(call).map(|()| Effect::Read);
     }
     let own = driver.generation.own_tool(&call.name);
     let own = own.ok_or_else(|| format!("The tool `{}` is no longer available. Go on without it.", call.name))?;

@@ -5,6 +5,7 @@ use futures_util::future::try_join_all;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::judge::left_to_session;
+use crate::agent::drive::steps::delegate::stop_children;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::claim;
 use crate::agent::ledger::commits::{self, Ending};
@@ -47,6 +48,10 @@ fn is_waited_for(session: &Session, run: &RunId) -> bool {
 /// Ends the run for `reason`, unless its inbox has a command that the driver has not read: then applies the command.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
+    if reason.status().is_final() && driver.recorder.run().children().next().is_some() {
+        // Boxed, as few runs begin others, and most of those wait for them.
+        Box::pin(stop_children(driver)).await?;
+    }
     driver.meter.free_slot().await;
     if driver.meter.has_budgets() {
         Box::pin(driver.warn_of_shared_budgets(true)).await;

@@ -12,6 +12,7 @@ mod call_tool;
 pub mod compact;
 mod conversation;
 pub mod count;
+pub(super) mod delegate;
 mod dispatch;
 mod fail;
 pub(super) mod fall_back;

@@ -110,6 +110,7 @@ impl From<&Shortfall> for ShortfallObject {
             scope: match short.owner {
                 BudgetOwner::Run => "run",
                 BudgetOwner::Session => "session",
+                BudgetOwner::Tree => "tree",
                 BudgetOwner::Key => "key",
             },
             kind: short.kind.as_str(),

@@ -33,6 +33,8 @@ impl NativeEvent<'_> {
             Self::ApprovalResolved(_) => "approval.resolved",
             Self::ToolCall { .. } => "tool.call",
             Self::ToolPending(_) => "tool.pending",
+            Self::DelegateStarted(_) => "delegate.started",
+            Self::DelegateCompleted(_) => "delegate.completed",
             Self::ToolProgress(_) => "tool.progress",
             Self::QuestionAsked(_) => "question.asked",
             Self::QuestionResolved(_) => "question.resolved",

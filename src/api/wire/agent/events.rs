@@ -1,5 +1,4 @@
-//! The agent endpoint's stream: text as OpenAI chunks, everything else as named events, one frame each,
-//! numbered as in the log.
+//! The agent endpoint's stream: text as OpenAI chunks, all else as named events, one frame each, numbered as in the log.
 
 use std::borrow::Cow;
 
@@ -12,6 +11,7 @@ use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::context_events::{CompactedContext, FailedCompaction, PrunedContext, StartedCompaction};
+use crate::api::wire::agent::delegate::{BegunDelegate, EndedDelegate};
 use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::guarded::{FlaggedInput, JudgedGuardrail, TriggeredGuardrail, TruncatedInput};
 use crate::api::wire::agent::hook::HookEvent;
@@ -24,6 +24,7 @@ use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::context::ContextEvent;
+use crate::types::delegate::Delegated;
 use crate::types::event::DiscardReason;
 use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
@@ -157,6 +158,12 @@ pub enum NativeEvent<'a> {
     /// The service of a server-side tool goes on with a call, and answers later.
     #[serde(rename = "tool.pending")]
     ToolPending(DeferredCall<'a>),
+    /// Another agent begins to work on a call, in a run of its own.
+    #[serde(rename = "delegate.started")]
+    DelegateStarted(BegunDelegate<'a>),
+    /// That run has ended.
+    #[serde(rename = "delegate.completed")]
+    DelegateCompleted(EndedDelegate<'a>),
     /// A server-side tool tells how far it is.
     #[serde(rename = "tool.progress")]
     ToolProgress(CallProgress<'a>),
@@ -267,6 +274,10 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::PlanCreated { step, text } => NativeEvent::PlanCreated { seq, step: *step, text },
         Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
+        Event::Delegated(delegated) => match &**delegated {
+            Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
+            Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
+        },
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::QuestionAsked(asked) => NativeEvent::QuestionAsked(OpenQuestion::new(seq, asked)),

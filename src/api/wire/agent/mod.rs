@@ -5,6 +5,7 @@ mod attempts;
 pub mod budget;
 pub mod context;
 mod context_events;
+pub mod delegate;
 pub mod dry_run;
 pub mod ending;
 pub mod entry;

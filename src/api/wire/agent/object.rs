@@ -9,11 +9,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::Budget;
+use crate::api::wire::agent::delegate::TreeUsage;
 use crate::api::wire::agent::guarded::VerdictObject;
 use crate::api::wire::compaction::CompactionEntry;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
+use crate::types::delegate::Taken;
 use crate::types::outcome::{self, Outcome};
 use crate::types::report::{CallReport, DecisionReport, Report, StepReport};
 use crate::types::tool::Measurement;
@@ -49,6 +51,9 @@ pub struct AgentObject<'a> {
     pub cost_usd: f64,
     /// Tokens of all model calls of the run.
     pub usage: UsageObject,
+    /// What the run took and all runs below it; absent if it began none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeUsage>,
     /// Where the budgets stand.
     pub budget: Budget,
     /// What the run waits for.
@@ -206,6 +211,10 @@ impl<'a> AgentObject<'a> {
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),
             usage: (&outcome.usage).into(),
+            tree: outcome
+                .delegated
+                .as_ref()
+                .map(|below| (&Taken::of_one(outcome.usage, outcome.cost).and(below)).into()),
             budget: Budget::at_the_end(outcome),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
                 r#type: action(outcome.reason),

@@ -80,6 +80,9 @@ pub struct AgentOptions {
     pub background: Option<bool>,
     /// What the stream shows beside text.
     pub events: Option<EventsMode>,
+    /// Whether a stream of native events shows all that happens in the runs to which this one delegates; what the agent says without
+    /// it.
+    pub delegate_events: Option<bool>,
     /// Whether the last event and the plain response bear the report.
     pub include_report: Option<bool>,
     /// Whether text is shown that turns out not to be the last step's.

@@ -122,8 +122,7 @@ pub struct CompletionRequest<'a> {
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
-    check_supported(&unknown.members)?;
-    let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
+    let warnings = warnings(&unknown)?;
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);

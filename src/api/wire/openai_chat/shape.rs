@@ -24,6 +24,8 @@ pub struct ResponseShape {
     pub include_usage: bool,
     /// Whether the last event bears the report.
     pub include_report: bool,
+    /// Whether the stream shows what happens in the runs below; `None` for what the agent says.
+    pub delegate_events: Option<bool>,
     /// Whether to answer at once.
     pub background: bool,
     /// Whether nothing is to run.
@@ -48,6 +50,7 @@ impl ResponseShape {
             events: agent.events.unwrap_or(events),
             include_usage: options.and_then(|options| options.0.include_usage).unwrap_or(false),
             include_report: agent.include_report.unwrap_or(true),
+            delegate_events: agent.delegate_events,
             background: agent.background.unwrap_or(false),
             dry_run: agent.dry_run.unwrap_or(false),
         }

@@ -119,6 +119,7 @@ impl ChatChunks {
             | Event::ReflectionStarted { .. }
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
+            | Event::Delegated(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }

@@ -1,7 +1,8 @@
 //! Compares the evidence of many runs with what is promised, and names every promise that was broken.
 //!
 //! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
-//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted.
+//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted, `trees.rs` to runs that begin
+//! others.
 //!
 //! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
 
@@ -13,6 +14,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod tools;
+pub(crate) mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

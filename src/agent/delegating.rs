@@ -1,0 +1,44 @@
+//! What a run needs of others to begin runs, to find them again and to end them.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::store::Unavailable;
+use crate::types::delegate::{ChildEnd, StartedChild};
+use crate::types::{RunId, RunSpec, Tenant};
+
+/// A run that is to begin.
+#[derive(Debug, Clone)]
+pub struct Child {
+    /// What it is called, and what it runs as.
+    pub started: StartedChild,
+    /// What it is to do.
+    pub task: String,
+    /// How long it may take, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// What became of a run that was to begin.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is under way: its end will be told to the run that began it.
+    Live,
+    /// It has ended.
+    Ended(Box<ChildEnd>),
+    /// It does not begin, for this reason.
+    Refused(String),
+}
+
+/// Begins runs for other runs.
+#[async_trait]
+pub trait Delegating: fmt::Debug + Send + Sync {
+    /// Begins a run for `parent`, or finds it if it was begun before. Fails if the store does not say whether it was.
+    async fn begin(&self, parent: &RunSpec, child: &Child) -> Result<Begun, Unavailable>;
+
+    /// How a run ended; `None` if it has not, or does not exist.
+    async fn end_of(&self, tenant: &Tenant, child: &RunId) -> Result<Option<ChildEnd>, Unavailable>;
+
+    /// Sees to it that a run ends soon if it is under way, and never begins otherwise.
+    async fn stop(&self, tenant: &Tenant, child: &RunId) -> Result<(), Unavailable>;
+}

@@ -1,0 +1,209 @@
+//! A stream of a run's events that shows the events of the runs below it, too.
+//!
+//! An event of another run is a frame of its own that names the run, and has no id: a client that comes back asks for what follows
+//! the last event of the run that it follows. All that happened in a run is shown before its end is.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::Stream;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::agent::Requester;
+use crate::agent::control::Following;
+use crate::agent::error::LookupError;
+use crate::agent::follow::{FollowError, Follower};
+use crate::api::auth::Caller;
+use crate::api::error::ApiError;
+use crate::api::sse::{self, DONE, KEEP_ALIVE, MOVE};
+use crate::api::state::Api;
+use crate::api::wire::agent::entry::write_entry;
+use crate::api::wire::{Encoder, RunNames};
+use crate::types::delegate::{Delegated, StartedChild};
+use crate::types::{Event, Record, RunId, Tenant};
+
+/// Pieces of other runs' events that wait to be sent; a reader that takes nothing keeps those runs' readers waiting.
+const WAITING: usize = 8;
+/// How long a run that is about to begin is looked for.
+const FIND_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often.
+const FIND_EVERY: Duration = Duration::from_millis(200);
+/// How long the end of a run waits for what is left of its events.
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What following runs below takes.
+#[derive(Debug, Clone)]
+pub struct Nest {
+    agent: Agent,
+    tenant: Tenant,
+    agents: Option<Vec<String>>,
+}
+
+impl Nest {
+    /// For this caller.
+    pub fn new(api: &Api, caller: &Caller) -> Self {
+        Self { agent: api.agent.clone(), tenant: caller.tenant.clone(), agents: caller.agents.clone() }
+    }
+
+    /// The events of a run from its beginning on; `None` if it does not begin.
+    async fn follow(&self, run: &RunId) -> Option<Following> {
+        let requester = Requester { tenant: &self.tenant, agents: self.agents.as_deref() };
+        let until = Instant::now() + FIND_TIMEOUT;
+        loop {
+            match self.agent.runs().follow(requester, run, 0).await {
+                Ok(following) => return Some(following),
+                Err(LookupError::RunNotFound(_) | LookupError::Store(_)) if Instant::now() < until => {
+                    tokio::time::sleep(FIND_EVERY).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// The readers of runs below one.
+struct Below {
+    nest: Nest,
+    tasks: JoinSet<()>,
+    /// Those of runs that have not ended, as far as is known.
+    live: HashMap<RunId, AbortHandle>,
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Below {
+    fn new(nest: Nest) -> (Self, mpsc::Receiver<Bytes>) {
+        let (sender, events) = mpsc::channel(WAITING);
+        (Self { nest, tasks: JoinSet::new(), live: HashMap::new(), sender }, events)
+    }
+
+    /// Follows the run that this record says is about to begin.
+    fn follow(&mut self, record: &Record) {
+        let Event::Delegated(delegated) = &record.event else { return };
+        if let Delegated::Started(child) = &**delegated {
+            let following = Box::pin(follow(self.nest.clone(), child.clone(), self.sender.clone()));
+            self.live.insert(child.run.clone(), self.tasks.spawn(following));
+        }
+    }
+
+    /// Whether the run of this record, which says that it ended, has events that were not sent.
+    fn lacks(&self, record: &Record) -> bool {
+        let Event::Delegated(delegated) = &record.event else { return false };
+        let Delegated::Completed(child) = &**delegated else { return false };
+        self.live.get(&child.run).is_some_and(|task| !task.is_finished())
+    }
+}
+
+/// Sends the events of a run and of those below it.
+async fn follow(nest: Nest, child: StartedChild, out: mpsc::Sender<Bytes>) {
+    let Some(Following { head, follower: Some(mut follower) }) = nest.follow(&child.run).await else { return };
+    let (mut names, (mut below, mut deeper)) = (RunNames::from(&head), Below::new(nest));
+    loop {
+        let records = tokio::select! {
+            biased;
+            Some(piece) = deeper.recv() => {
+                if out.send(piece).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            records = follower.next() => records,
+        };
+        // What cannot be read of it is left out: the run that began it tells how it ended.
+        let Ok(Some(records)) = records else { return };
+        for record in records {
+            let until = Instant::now() + REST_TIMEOUT;
+            while below.lacks(&record) {
+                let Ok(Some(piece)) = tokio::time::timeout_at(until, deeper.recv()).await else { break };
+                if out.send(piece).await.is_err() {
+                    return;
+                }
+            }
+            names.follow(&record.event);
+            if out.send(frame(&child, &record, &names)).await.is_err() {
+                return;
+            }
+            below.follow(&record);
+        }
+    }
+}
+
+/// The frame of another run's event.
+fn frame(child: &StartedChild, record: &Record, names: &RunNames) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_slice(b"event: delegate.event\ndata: {\"type\":\"delegate.event\",\"run_id\":\"");
+    out.put_slice(child.run.as_str().as_bytes());
+    out.put_slice(format!("\",\"depth\":{},\"event\":", child.depth).as_bytes());
+    write_entry(record, names, &mut out);
+    out.put_slice(b"}\n\n");
+    out.freeze()
+}
+
+/// Streams what the follower finds, as the encoder writes it, and what happens in the runs below, then `[DONE]`.
+pub fn stream<E: Encoder>(nest: Nest, mut follower: Follower, encoder: E, names: &RunNames) -> Response {
+    if E::READERS_COME_BACK {
+        follower = follower.movable();
+    }
+    sse::respond(Body::from_stream(events(nest, follower, encoder)), names)
+}
+
+/// What the follower finds, as the encoder writes it, and what happens in the runs below, then `[DONE]`.
+fn events<E: Encoder>(
+    nest: Nest,
+    mut follower: Follower,
+    mut encoder: E,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    async_stream::stream! {
+        let (mut below, mut events) = Below::new(nest);
+        let mut out = BytesMut::new();
+        loop {
+            let found = tokio::select! {
+                biased;
+                Some(piece) = events.recv() => {
+                    yield Ok::<_, Infallible>(piece);
+                    continue;
+                }
+                found = follower.next() => found,
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    yield Ok(Bytes::from_static(b": keep-alive\n\n"));
+                    continue;
+                }
+            };
+            match found {
+                Ok(Some(records)) => {
+                    for record in records {
+                        let until = Instant::now() + REST_TIMEOUT;
+                        while below.lacks(&record) {
+                            let Ok(Some(piece)) = tokio::time::timeout_at(until, events.recv()).await else { break };
+                            yield Ok(piece);
+                        }
+                        encoder.encode(&record, &mut out);
+                        below.follow(&record);
+                        if !out.is_empty() {
+                            yield Ok(out.split().freeze());
+                        }
+                    }
+                    if follower.has_ended() {
+                        yield Ok(Bytes::from_static(DONE));
+                    }
+                }
+                Ok(None) => break,
+                Err(FollowError::Leaving) if E::READERS_COME_BACK => {
+                    yield Ok(Bytes::from_static(MOVE));
+                    break;
+                }
+                Err(error) => {
+                    encoder.break_off(ApiError::from(error).object(), &mut out);
+                    yield Ok(out.split().freeze());
+                    break;
+                }
+            }
+        }
+    }
+}
