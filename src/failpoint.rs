@@ -67,10 +67,14 @@ pub const OF_PENDING_CALLS: &[&str] = &[
 /// Failpoints that only runs reach which ask a model for a summary.
 pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answered", "compaction.settled"];
 
+/// Failpoints that only runs reach in which a model writes down what matters before messages are replaced.
+pub const OF_FLUSHES: &[&str] =
+    &["flush.before_call", "flush.answered", "flush.settled", "flush.written", "flush.recorded"];
+
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 7] =
-    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, BESIDE_RUNS];
+const ALL: [&[&str]; 8] =
+    [FAILPOINTS, OF_APPROVALS, OF_HOOKS, OF_GUARDRAILS, OF_PENDING_CALLS, OF_COMPACTION, OF_FLUSHES, BESIDE_RUNS];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]

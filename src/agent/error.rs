@@ -2,11 +2,13 @@
 
 mod approval;
 mod field;
+mod splice;
 
 use std::time::Duration;
 
 pub use self::approval::ApprovalError;
 pub use self::field::Field;
+pub use self::splice::SpliceError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, Shortfall};
 
@@ -386,8 +388,7 @@ impl From<Unavailable> for ForkError {
     }
 }
 
-/// What a commit's failure means where its preconditions were just read: someone else was faster too
-/// often, or the store is away.
+/// What a commit's failure means whose preconditions were just read: others were faster too often, or the store is away.
 pub(super) fn unavailable(error: CommitError) -> Unavailable {
     match error {
         CommitError::Unavailable(unavailable) => unavailable,

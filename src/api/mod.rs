@@ -36,6 +36,7 @@ mod runs;
 mod session_copies;
 mod sessions;
 mod skills;
+mod splices;
 mod sse;
 mod state;
 #[cfg(test)]

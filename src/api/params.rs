@@ -27,6 +27,29 @@ pub struct LayerHeaders {
     if_none_match: Option<String>,
 }
 
+/// Which version of a session is to be changed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
+pub struct SpliceHeaders {
+    /// The version that it must have
+    #[param(rename = "if-match", pattern = "^\"?[0-9]{1,20}\"?$")]
+    if_match: Option<String>,
+}
+
+/// Which of the records of what was replaced in a session are listed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct SplicesQuery {
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those beyond this number
+    #[param(maximum = 9_007_199_254_740_992_u64)]
+    after: Option<u64>,
+}
+
 /// What a completion's headers may say beside its body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]

@@ -22,7 +22,7 @@ use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, InputMode};
-use crate::types::memory::MEMORY_TOOLS;
+use crate::types::memory::{MEMORY_TOOLS, MEMORY_WRITE};
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::rules::LoopRules;
@@ -137,6 +137,9 @@ impl AgentConfig {
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
             (context::read(context, rules, upstreams), texts)
         });
+        if context.flush.enabled && !tools.iter().any(|ToolPattern(pattern)| matches(pattern, MEMORY_WRITE)) {
+            section.refuse_here("its `context.flush.enabled` needs `memory_write` among its `tools`");
+        }
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),

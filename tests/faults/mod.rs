@@ -12,6 +12,7 @@ mod chaos;
 mod cluster;
 mod compaction;
 mod counters;
+mod flush;
 mod guardrails;
 mod hooks;
 mod inside;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 pub(super) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(super) use self::scripted::{Say, Scripted};
-pub(super) use self::windowed::{Summaries, Windowed};
+pub(super) use self::windowed::{Flushes, Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;

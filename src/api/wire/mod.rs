@@ -23,6 +23,7 @@ pub mod restored;
 pub mod run;
 pub mod session;
 pub mod snapshot;
+pub mod splice;
 pub mod stored_agent;
 pub mod turn_end;
 pub mod usage;

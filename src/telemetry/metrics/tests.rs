@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::types::context::{CompactionFailed, ContextEvent, Method};
+use crate::types::context::{CompactionFailed, ContextEvent, FlushEnded, Method};
 use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
 
@@ -47,6 +47,12 @@ fn failed_compaction() -> ContextEvent {
         latency_ms: 0,
         call: None,
     })
+}
+
+fn ended_flush() -> ContextEvent {
+    let (upto, messages, writes) = (4, 4, 0);
+    let ended = FlushEnded { step: 1, round: 1, upto, messages, writes, error: None, latency_ms: 0, call: None };
+    ContextEvent::FlushEnded(ended)
 }
 
 #[test]
@@ -97,6 +103,7 @@ fn every_declared_metric_is_written_under_its_name() {
     }));
     all.runs.guards.count(&judged());
     all.runs.context.count(&failed_compaction());
+    all.runs.context.count(&ended_flush());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");
