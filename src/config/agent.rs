@@ -21,6 +21,7 @@ use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
+use crate::types::context::ContextRules;
 use crate::types::guard::{Guards, InputMode};
 use crate::types::memory::{MEMORY_TOOLS, MEMORY_WRITE};
 use crate::types::pattern::{matches, may_match};
@@ -137,9 +138,7 @@ impl AgentConfig {
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
             (context::read(context, rules, upstreams), texts)
         });
-        if context.flush.enabled && !tools.iter().any(|ToolPattern(pattern)| matches(pattern, MEMORY_WRITE)) {
-            section.refuse_here("its `context.flush.enabled` needs `memory_write` among its `tools`");
-        }
+        refuse_flush_without_tool(section, &context, &tools);
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -162,6 +161,13 @@ impl AgentConfig {
 
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         patterns(&self.tools)
+    }
+}
+
+/// Refuses to have a model write into memory that has no tool for that.
+fn refuse_flush_without_tool(section: &Section<'_>, context: &ContextRules, tools: &[ToolPattern]) {
+    if context.flush.enabled && !tools.iter().any(|ToolPattern(pattern)| matches(pattern, MEMORY_WRITE)) {
+        section.refuse_here("its `context.flush.enabled` needs `memory_write` among its `tools`");
     }
 }
 

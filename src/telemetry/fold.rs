@@ -341,7 +341,14 @@ fn summarise<'r>(event: &ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>,
     let answered_in = match event {
         ContextEvent::Compacted(Compacted { latency_ms, .. }) => Some(*latency_ms),
         ContextEvent::FlushAnswered(answered) if !answered.lost => Some(answered.latency_ms),
-        _ => None,
+        ContextEvent::Pruned(_)
+        | ContextEvent::CompactionStarted(_)
+        | ContextEvent::CompactionFailed(_)
+        | ContextEvent::WindowLearned(_)
+        | ContextEvent::FlushAsked(_)
+        | ContextEvent::FlushAnswered(_)
+        | ContextEvent::FlushCalled(_)
+        | ContextEvent::FlushEnded(_) => None,
     };
     let Some((_, SummaryCall { model, usage, unconfirmed, .. })) = event.call() else { return };
     observe(model, Observation::Settled);

@@ -51,9 +51,9 @@ pub struct Session {
     pub cost: Micros,
     /// Runs that ended in it.
     pub runs: u64,
-    /// What was taken out of its history, or put in beside runs.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub spliced: Spliced,
+    /// What was taken out of its history, or put in beside runs. Boxed, as that happens to few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spliced: Option<Box<Spliced>>,
     /// What of its messages models are shown, and how long that is; `None` for all of a short conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<SessionContext>>,
@@ -97,7 +97,7 @@ impl Session {
             usage: Usage::default(),
             cost: Micros::default(),
             runs: 0,
-            spliced: Spliced::default(),
+            spliced: None,
             context: None,
             layers: Vec::new(),
             layers_floor: 0,
@@ -119,6 +119,18 @@ impl Session {
         }
         self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
         self.active_run.clone()
+    }
+
+    /// How often a range of its history was replaced, and how many bytes the records of that take.
+    #[must_use]
+    pub fn spliced(&self) -> Spliced {
+        self.spliced.as_deref().copied().unwrap_or_default()
+    }
+
+    /// How many bytes its messages take, and what was replaced of them.
+    #[must_use]
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes + self.spliced().bytes
     }
 
     /// How many bytes those of its messages take, about, that models are not shown a summary of.

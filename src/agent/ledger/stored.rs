@@ -272,7 +272,7 @@ impl Ledger {
             let found = self.store.get(&keys::session_partition(tenant, &id), &keys::session()).await?;
             let Some(found) = found else { return Ok(0) };
             let session = decode::<Session>(&found.value)?;
-            return Ok(session.bytes + session.spliced.bytes + found.value.len() as u64);
+            return Ok(session.all_bytes() + found.value.len() as u64);
         }
         if key.starts_with(keys::COLLECTIONS) {
             return self.weigh_collection(tenant, key, entry).await;

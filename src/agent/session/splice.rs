@@ -74,7 +74,7 @@ impl Sessions {
         limit: usize,
     ) -> Result<Vec<Splice>, LookupError> {
         let session = self.get(tenant, id).await?.session;
-        if session.spliced.times == 0 {
+        if session.spliced.is_none() {
             return Ok(Vec::new());
         }
         let partition = keys::session_partition(tenant, id);
@@ -91,11 +91,11 @@ impl Sessions {
         let (spliced, entry) = spliced(history, asked)?;
         let entries: Vec<Bytes> = spliced.iter().map(encode).collect();
         let bytes = entries.iter().map(|entry| entry.len() as u64).sum::<u64>();
-        let (had, times) = (session.bytes + session.spliced.bytes, session.spliced.times);
+        let (had, times) = (session.all_bytes(), session.spliced().times);
         fits(bytes)?;
         let entry = encode(&entry);
         let summary_dropped = change(&mut session, asked, (&entries, bytes), entry.len() as u64);
-        let has = session.bytes + session.spliced.bytes;
+        let has = session.all_bytes();
         let grows = has.saturating_sub(had);
         self.ledger.fits_storage(has)?;
         self.ledger.take_storage(tenant, grows).await?;
@@ -198,8 +198,9 @@ fn change(session: &mut Session, asked: &Asked, (entries, bytes): (&[Bytes], u64
     session.bytes = bytes;
     session.digest = Digest::mint().with(entries);
     session.updated_ms = now_ms();
-    session.spliced.times += 1;
-    session.spliced.bytes += record;
+    let spliced = session.spliced.get_or_insert_default();
+    spliced.times += 1;
+    spliced.bytes += record;
     let Some(before) = session.context.take() else { return false };
     let context = before.spliced(asked.after, asked.remove, asked.messages.len() as u64);
     let dropped = before.view.summary.is_some() && context.view.summary.is_none();

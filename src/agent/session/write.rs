@@ -19,7 +19,7 @@ use crate::agent::session::Sessions;
 use crate::agent::session::layers::layer_bytes;
 use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
 use crate::types::Tenant;
-use crate::types::session::{Digest, Session, Spliced};
+use crate::types::session::{Digest, Session};
 
 /// How long an unfinished session is kept after its last page.
 const DRAFT_TTL: Duration = Duration::from_secs(60);
@@ -48,8 +48,7 @@ impl Sessions {
             return Err(LookupError::SessionExists(session.id));
         }
         let partition = keys::session_partition(tenant, &session.id);
-        let session =
-            Session { message_count: 0, bytes: 0, digest: Digest::mint(), spliced: Spliced::default(), ..session };
+        let session = Session { message_count: 0, bytes: 0, digest: Digest::mint(), spliced: None, ..session };
         let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None, counted: 0 };
         let result = draft.write(pages).await;
         if result.is_err() {

@@ -103,15 +103,15 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
 pub(super) async fn judge_beside(
     driver: &mut Driver,
     call: &mut ToolCall,
-) -> Result<Option<Result<(), ToolOutcome>>, Exit> {
+) -> Result<Option<Result<(), Box<ToolOutcome>>>, Exit> {
     if !driver.recorder.run().spec().judges_calls() {
         return Ok(Some(Ok(())));
     }
     Ok(judge(driver, call).await?.map(|judgement| match judgement {
         Judgement::Allowed => Ok(()),
-        Judgement::Answered(outcome) => Err(outcome),
+        Judgement::Answered(outcome) => Err(Box::new(outcome)),
         Judgement::Asks(reason) => {
-            Err(ToolOutcome::skipped(format!("{reason} Nobody is asked now: the call is not made.")))
+            Err(Box::new(ToolOutcome::skipped(format!("{reason} Nobody is asked now: the call is not made."))))
         }
     }))
 }

@@ -58,11 +58,10 @@ pub(super) fn tell(driver: &Driver, event: &ContextEvent) {
         }
         ContextEvent::FlushEnded(ended) if ended.messages > 0 => {
             let (messages, iterations, writes, error) = (ended.messages, ended.round, ended.writes, &ended.error);
-            match error {
-                Some(error) => {
-                    tracing::warn!(%run, messages, iterations, writes, error, "what matters was not written into memory to the end");
-                }
-                None => tracing::info!(%run, messages, iterations, writes, "a model wrote into memory what matters"),
+            if let Some(error) = error {
+                tracing::warn!(%run, messages, iterations, writes, error, "what matters was not written into memory to the end");
+            } else {
+                tracing::info!(%run, messages, iterations, writes, "a model wrote into memory what matters");
             }
         }
         ContextEvent::CompactionStarted(_)

@@ -32,7 +32,7 @@ async fn outcome(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Tool
     };
     match judge_beside(driver, call).await? {
         None => return Ok(None),
-        Some(Err(refused)) => return Ok(Some(refused)),
+        Some(Err(refused)) => return Ok(Some(*refused)),
         Some(Ok(())) => {}
     }
     if let Err(why) = driver.tools.check_own(call) {

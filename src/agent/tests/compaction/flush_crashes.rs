@@ -59,7 +59,7 @@ async fn a_run_that_is_resumed_goes_on_and_writes_nothing_down_twice() {
         assert_eq!((end.reason, methods(&records)), (StopReason::Done, vec![Method::Llm]), "cut at {cut}");
         // Where the first note was written by the replica that died, it is not here: the memory is another one.
         let wrote = of_kind(before, |event| matches!(event, ContextEvent::FlushCalled(called) if called.wrote)) > 0;
-        let expected = (!wrote).then(|| 1);
+        let expected = (!wrote).then_some(1);
         assert_eq!(notes(&heir, Some("ann")).await.map(|(_, version)| version), expected, "cut at {cut}");
         let [report] = &*flushes(&records) else { panic!("cut at {cut}: {:?}", end.report.compactions) };
         assert_eq!((report.messages, report.writes, &report.error), (34, 1, &None), "cut at {cut}");
