@@ -67,6 +67,10 @@ pub const OF_PENDING_CALLS: &[&str] = &[
 /// Failpoints that only runs reach which ask a model for a summary.
 pub const OF_COMPACTION: &[&str] = &["compaction.before_call", "compaction.answered", "compaction.settled"];
 
+/// Failpoints that only runs reach in which a model writes down what matters before messages are replaced.
+pub const OF_FLUSHES: &[&str] =
+    &["flush.before_call", "flush.answered", "flush.settled", "flush.written", "flush.recorded"];
+
 /// Failpoints that only schedules reach.
 pub const OF_SCHEDULES: &[&str] = &["schedule.begun", "schedule.noted"];
 
@@ -87,13 +91,14 @@ pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stoppe
 
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 10] = [
+const ALL: [&[&str]; 11] = [
     FAILPOINTS,
     OF_APPROVALS,
     OF_HOOKS,
     OF_GUARDRAILS,
     OF_PENDING_CALLS,
     OF_COMPACTION,
+    OF_FLUSHES,
     OF_DELEGATION,
     OF_STOPPED_TREES,
     OF_SCHEDULES,

@@ -4,6 +4,7 @@ mod approval;
 mod field;
 mod fork;
 mod previous;
+mod splice;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ pub use self::approval::ApprovalError;
 pub use self::field::Field;
 pub use self::fork::{ForkError, NotMade};
 pub use self::previous::PreviousError;
+pub use self::splice::SpliceError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, Shortfall};
 
@@ -340,8 +342,7 @@ pub enum LookupError {
     Store(#[from] Unavailable),
 }
 
-/// What a commit's failure means where its preconditions were just read: someone else was faster too
-/// often, or the store is away.
+/// What a commit's failure means whose preconditions were just read: others were faster too often, or the store is away.
 pub(super) fn unavailable(error: CommitError) -> Unavailable {
     match error {
         CommitError::Unavailable(unavailable) => unavailable,

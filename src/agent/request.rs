@@ -290,6 +290,15 @@ impl NewRun {
         Self { id, of: Some(Box::new(of)), waits_for_the_end: true, ..Self::bare(tenant) }
     }
 
+    /// The same for this user.
+    #[must_use]
+    pub fn of_user(mut self, user: Option<String>) -> Self {
+        if user.is_some() {
+            Arc::make_mut(&mut self.options.sampling).user = user;
+        }
+        self
+    }
+
     /// Whether it only asks for what models are shown of its session to be shortened.
     pub(super) fn compacts(&self) -> bool {
         self.rules.context.only

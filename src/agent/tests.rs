@@ -58,6 +58,7 @@ mod settled_meanwhile;
 mod shortfalls;
 mod skills;
 mod slots;
+mod splices;
 mod stops;
 mod storage;
 pub(crate) mod support;

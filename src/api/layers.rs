@@ -97,7 +97,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, SessionPath(id): Sessi
 
 /// Refuses a caller that may use some agents only, unless the session is one of these agents: a layer instructs whichever agent
 /// runs in its session.
-async fn refuse_bound(api: &Api, caller: &Caller, id: &SessionId) -> Result<(), ApiError> {
+pub(super) async fn refuse_bound(api: &Api, caller: &Caller, id: &SessionId) -> Result<(), ApiError> {
     if caller.agents.is_none() {
         return Ok(());
     }

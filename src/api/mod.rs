@@ -41,6 +41,7 @@ mod schedules;
 mod session_copies;
 mod sessions;
 mod skills;
+mod splices;
 mod sse;
 mod state;
 #[cfg(test)]

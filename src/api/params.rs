@@ -14,6 +14,19 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
+/// Which of the records of what was replaced in a session are listed.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct SplicesQuery {
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// Only those beyond this number
+    #[param(maximum = 9_007_199_254_740_992_u64)]
+    after: Option<u64>,
+}
+
 /// What a completion's headers may say beside its body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]

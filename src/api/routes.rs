@@ -17,8 +17,7 @@ use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
     memory_documents, metrics, models, questions, responses, run_events, run_trace, run_tree, runs, schedules,
-    session_copies, sessions,
-    skills, tool_results, tools, usage,
+    session_copies, sessions, skills, splices, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
@@ -116,6 +115,8 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/sessions/{id}/layers/{name}", put layers::put, delete layers::delete)),
         needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
         needs(Scope::Run, row!("/v1/sessions/{id}/compact", post compactions::compact)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}/splice", post splices::splice)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/splices", get splices::list)),
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),

@@ -15,9 +15,9 @@ use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::params::{IdempotencyKey, PreconditionHeaders, SchedulePath};
 use crate::api::state::Api;
 use crate::api::wire::agent::options::EventsMode;
+use crate::api::wire::asked::RequestContext;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::{ErrorCode, WireError};
-use crate::api::wire::asked::RequestContext;
 use crate::api::wire::openai_chat::request::read_request;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::schedule::{

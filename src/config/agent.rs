@@ -22,9 +22,10 @@ use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
 use super::workspace::WORKSPACE_TOOLS;
 use crate::types::Micros;
 use crate::types::approval::ApprovalTerms;
+use crate::types::context::ContextRules;
 use crate::types::delegate::DELEGATE;
 use crate::types::guard::{Guards, InputMode};
-use crate::types::memory::MEMORY_TOOLS;
+use crate::types::memory::{MEMORY_TOOLS, MEMORY_WRITE};
 use crate::types::pattern::{matches, may_match};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::rules::LoopRules;
@@ -149,6 +150,7 @@ impl AgentConfig {
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
             (context::read(context, rules, upstreams), texts)
         });
+        refuse_flush_without_tool(section, &context, &tools);
         Self {
             name: name.to_owned(),
             description,
@@ -191,6 +193,13 @@ fn read_fallbacks(section: &mut Section<'_>, model: Option<&str>, upstreams: &[U
         model,
         upstreams,
     )
+}
+
+/// Refuses to have a model write into memory that has no tool for that.
+fn refuse_flush_without_tool(section: &Section<'_>, context: &ContextRules, tools: &[ToolPattern]) {
+    if context.flush.enabled && !tools.iter().any(|ToolPattern(pattern)| matches(pattern, MEMORY_WRITE)) {
+        section.refuse_here("its `context.flush.enabled` needs `memory_write` among its `tools`");
+    }
 }
 
 fn read_tools(section: &mut Section<'_>, parent: Option<&AgentConfig>, known_tools: &KnownTools) -> Vec<ToolPattern> {

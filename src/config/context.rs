@@ -7,10 +7,12 @@ use super::ratio::Ratio;
 use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::Word;
-use crate::types::context::{Compaction, ContextRules, PruningRules, SummaryRules, TriggerRules};
+use crate::types::context::{Compaction, ContextRules, FlushRules, PruningRules, SummaryRules, TriggerRules};
 
 /// A conversation that fills less is always left as it is.
 const LEAST_THRESHOLD: f64 = 0.05;
+/// A model that has not written down what matters by then will not.
+const MOST_FLUSH_ITERATIONS: u32 = 10;
 
 /// Reads an agent's rules for long conversations, which inherits those of `parent`.
 pub(super) fn read(section: &mut Section<'_>, parent: Option<&ContextRules>, upstreams: &[Upstream]) -> ContextRules {
@@ -60,6 +62,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&ContextRules>, ups
         pruning: section.section("pruning", |section| pruning(section, &parent.pruning)),
         triggers: section.section("triggers", |section| triggers(section, &parent.triggers)),
         summary: section.section("summary", |section| summary(section, &parent.summary, upstreams)),
+        flush: section.section("flush", |section| flush(section, &parent.flush, upstreams)),
     }
 }
 
@@ -108,6 +111,42 @@ fn triggers(section: &mut Section<'_>, parent: &TriggerRules) -> TriggerRules {
              also when it nearly fills what it may.",
             parent.after_run,
         ),
+    }
+}
+
+fn flush(section: &mut Section<'_>, parent: &FlushRules, upstreams: &[Upstream]) -> FlushRules {
+    let enabled = section.key(
+        "enabled",
+        "Whether a model writes into memory what matters in a session's messages before they are replaced. The agent needs \
+         `memory_write` among its `tools`.",
+        parent.enabled,
+    );
+    let model: Option<String> = section
+        .optional("model", "The model that does: `UPSTREAM/MODEL`, or a bare model name. If absent, the run's own.");
+    if let Some(model) = &model
+        && let Err(what) = find_upstream(model, upstreams)
+    {
+        section.refuse("model", what);
+    }
+    let written: Option<String> =
+        section.optional("prompt", "What that model is told in place of what the server tells it.");
+    let max_iterations =
+        section.key("max_iterations", "How often that model is called at most, from 1 to 10.", parent.max_iterations);
+    if !(1..=MOST_FLUSH_ITERATIONS).contains(&max_iterations) {
+        section.refuse("max_iterations", "must be from 1 to 10");
+    }
+    let timeout = section.key("timeout", "Most time for all of its calls.", Duration::from_millis(parent.timeout_ms));
+    FlushRules {
+        enabled,
+        model: section.or_inherited("model", model, parent.model.clone()),
+        prompt: section.or_inherited("prompt", written, parent.prompt.clone()),
+        max_iterations,
+        max_tokens: section.key(
+            "max_tokens",
+            "Most tokens of each of its answers, and at most a quarter of its window.",
+            parent.max_tokens,
+        ),
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     }
 }
 

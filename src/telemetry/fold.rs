@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
+use crate::types::context::{Compacted, ContextEvent, SummaryCall};
 use crate::types::delegate::Delegated;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
@@ -337,19 +337,26 @@ fn shorten<'r>(event: &'r ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>
     Observation::Context(event)
 }
 
-/// A model is asked for a summary, or was: its call is counted as any other.
+/// A model is asked for a summary or for what it writes down, or was: its call is counted as any other.
 fn summarise<'r>(event: &ContextEvent, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
-    let (call, latency_ms, has_answered) = match event {
-        ContextEvent::CompactionStarted(started) => {
-            return observe(&started.model, Observation::Reserved(started.reserved));
-        }
-        ContextEvent::Compacted(Compacted { call, latency_ms, .. }) => (call, *latency_ms, true),
-        ContextEvent::CompactionFailed(CompactionFailed { call, latency_ms, .. }) => (call, *latency_ms, false),
-        ContextEvent::Pruned(_) | ContextEvent::WindowLearned(_) => return,
+    if let Some((_, model, reserved)) = event.asked() {
+        return observe(model, Observation::Reserved(reserved));
+    }
+    let answered_in = match event {
+        ContextEvent::Compacted(Compacted { latency_ms, .. }) => Some(*latency_ms),
+        ContextEvent::FlushAnswered(answered) if !answered.lost => Some(answered.latency_ms),
+        ContextEvent::Pruned(_)
+        | ContextEvent::CompactionStarted(_)
+        | ContextEvent::CompactionFailed(_)
+        | ContextEvent::WindowLearned(_)
+        | ContextEvent::FlushAsked(_)
+        | ContextEvent::FlushAnswered(_)
+        | ContextEvent::FlushCalled(_)
+        | ContextEvent::FlushEnded(_) => None,
     };
-    let Some(SummaryCall { model, usage, unconfirmed, .. }) = call.as_deref() else { return };
+    let Some((_, SummaryCall { model, usage, unconfirmed, .. })) = event.call() else { return };
     observe(model, Observation::Settled);
-    if has_answered {
+    if let Some(latency_ms) = answered_in {
         let output_tokens = usage.completion_tokens;
         observe(model, Observation::Answered { latency_ms, first_token_ms: None, output_tokens });
     }

@@ -1,11 +1,13 @@
 //! How a conversation is made to fit a model's context window, and what of it a model is shown.
 
+mod flush;
 mod rules;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::flush::{FLUSH_PROMPT, FlushAnswered, FlushAsked, FlushCalled, FlushEnded, FlushRules};
 pub use self::rules::{Compaction, ContextRules, Method, PruningRules, SummaryRules, TriggerRules};
 use crate::types::json::is_default;
 use crate::types::price::StepModel;
@@ -93,6 +95,9 @@ pub struct SessionContext {
     /// How many input tokens its runs took since it was shortened, where their rules go by that.
     #[serde(default, skip_serializing_if = "is_default")]
     pub input_tokens: u64,
+    /// How many messages from the beginning a model has written down what matters of, or has begun to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub flushed: u64,
 }
 
 impl SessionContext {
@@ -109,8 +114,32 @@ impl SessionContext {
         let view = if holds { self.view.clone() } else { View::default() };
         let anchor = self.anchor.filter(|anchor| anchor.messages == count && holds);
         let input_tokens = if holds { self.input_tokens } else { 0 };
-        let context = Self { view, anchor, learned: self.learned.clone(), input_tokens };
+        // What was written down is, whatever is shown.
+        let flushed = self.flushed.min(count);
+        let context = Self { view, anchor, learned: self.learned.clone(), input_tokens, flushed };
         (!context.is_empty()).then_some(context)
+    }
+}
+
+impl SessionContext {
+    /// What of it holds once `removed` messages behind the first `after` have made place for `inserted` others. A summary that stands
+    /// for any of those, or for what stood around them, would tell of what is no longer there: it is dropped, and all is shown again
+    /// until it is summarised anew.
+    #[must_use]
+    pub fn spliced(&self, after: u64, removed: u64, inserted: u64) -> Self {
+        let is_covered = after < self.view.covers;
+        let view = if is_covered {
+            View::default()
+        } else {
+            View { soft: self.view.soft.min(after), hard: self.view.hard.min(after), ..self.view.clone() }
+        };
+        // What was written down is not written down again; what is new there is as good as written down, where what follows it is.
+        let flushed = match self.flushed {
+            flushed if flushed >= after + removed => flushed - removed + inserted,
+            flushed => flushed.min(after),
+        };
+        let input_tokens = if is_covered { 0 } else { self.input_tokens };
+        Self { view, anchor: None, learned: self.learned.clone(), input_tokens, flushed }
     }
 }
 
@@ -128,6 +157,14 @@ pub enum ContextEvent {
     CompactionFailed(CompactionFailed),
     /// The upstream refused a conversation that is longer than it takes. Internal.
     WindowLearned(WindowLearned),
+    /// A model is called so that it writes down what matters in messages that are to be replaced.
+    FlushAsked(FlushAsked),
+    /// What it said. Internal.
+    FlushAnswered(FlushAnswered),
+    /// What came of one of its calls. Internal.
+    FlushCalled(FlushCalled),
+    /// What matters is written down, or is not.
+    FlushEnded(FlushEnded),
 }
 
 /// Old results of tools are shortened.
@@ -202,12 +239,12 @@ pub struct CompactionFailed {
     pub call: Option<Box<SummaryCall>>,
 }
 
-/// What a model took for a summary.
+/// What a model took for a summary, or for what it writes down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryCall {
     /// The model.
     pub model: Arc<StepModel>,
-    /// How many messages the summary is of.
+    /// How many messages it is about.
     pub messages: u64,
     /// What the run is charged.
     pub usage: Usage,
@@ -235,17 +272,41 @@ impl ContextEvent {
     pub fn is_public(&self) -> bool {
         match self {
             Self::Pruned(_) | Self::CompactionStarted(_) | Self::Compacted(_) | Self::CompactionFailed(_) => true,
-            Self::WindowLearned(_) => false,
+            Self::FlushAsked(asked) => asked.round == 1,
+            Self::FlushEnded(ended) => ended.messages > 0,
+            Self::WindowLearned(_) | Self::FlushAnswered(_) | Self::FlushCalled(_) => false,
         }
     }
 
-    /// What a model took for a summary that was made or not, under the number of which step.
+    /// That a model is asked, under the number of which step, and what is set aside for its call.
+    #[must_use]
+    pub fn asked(&self) -> Option<(u32, &Arc<StepModel>, Reservation)> {
+        match self {
+            Self::CompactionStarted(asked) => Some((asked.step, &asked.model, asked.reserved)),
+            Self::FlushAsked(asked) => Some((asked.step, &asked.model, asked.reserved)),
+            Self::Pruned(_)
+            | Self::Compacted(_)
+            | Self::CompactionFailed(_)
+            | Self::WindowLearned(_)
+            | Self::FlushAnswered(_)
+            | Self::FlushCalled(_)
+            | Self::FlushEnded(_) => None,
+        }
+    }
+
+    /// What a model took that was asked, under the number of which step.
     #[must_use]
     pub fn call(&self) -> Option<(u32, &SummaryCall)> {
         match self {
             Self::Compacted(Compacted { step, call, .. })
-            | Self::CompactionFailed(CompactionFailed { step, call, .. }) => Some((*step, call.as_deref()?)),
-            Self::Pruned(_) | Self::CompactionStarted(_) | Self::WindowLearned(_) => None,
+            | Self::CompactionFailed(CompactionFailed { step, call, .. })
+            | Self::FlushEnded(FlushEnded { step, call, .. }) => Some((*step, call.as_deref()?)),
+            Self::FlushAnswered(FlushAnswered { step, call, .. }) => Some((*step, call)),
+            Self::Pruned(_)
+            | Self::CompactionStarted(_)
+            | Self::WindowLearned(_)
+            | Self::FlushAsked(_)
+            | Self::FlushCalled(_) => None,
         }
     }
 }
@@ -253,6 +314,18 @@ impl ContextEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_splice_drops_a_summary_of_what_it_replaces_and_keeps_one_of_what_stands_before() {
+        let view = View { covers: 8, kept: vec![0], soft: 10, hard: 9, ..View::default() };
+        let anchor = Some(Anchor { messages: 12, tokens: 7, beside: 1 });
+        let context = SessionContext { view: view.clone(), anchor, flushed: 8, ..SessionContext::default() };
+        let behind = context.spliced(9, 2, 1);
+        assert_eq!(behind, SessionContext { view: View { soft: 9, ..view }, anchor: None, ..context.clone() });
+        let within = context.spliced(7, 1, 3);
+        assert_eq!((within.view.is_whole(), within.flushed), (true, 10));
+        assert_eq!(context.spliced(6, 4, 0).flushed, 6, "half of it was written down, and is gone");
+    }
 
     #[test]
     fn a_copy_of_the_beginning_keeps_what_holds_for_it() {

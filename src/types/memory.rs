@@ -60,4 +60,6 @@ pub struct AgentFiles {
 }
 
 /// The tools by which models use what is remembered.
-pub const MEMORY_TOOLS: [&str; 4] = ["memory_delete", "memory_read", "memory_search", "memory_write"];
+pub const MEMORY_TOOLS: [&str; 4] = ["memory_delete", "memory_read", "memory_search", MEMORY_WRITE];
+/// The one that writes notes.
+pub const MEMORY_WRITE: &str = "memory_write";

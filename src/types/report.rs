@@ -27,15 +27,63 @@ pub struct Report {
     /// One entry for each time that a guardrail's model or service was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guardrails: Option<Box<JudgeReports>>,
-    /// One entry for each time that messages were replaced in what models are shown.
+    /// One entry for each time that messages were replaced in what models are shown, and for each time that a model wrote down what
+    /// matters before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactions: Option<Box<CompactionReports>>,
 }
 
-/// How a conversation was shortened. Boxed in a report, as most runs leave theirs as it is.
+/// What a model wrote down once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlushReport {
+    /// Before which step.
+    pub step: u32,
+    /// How many messages it was about.
+    pub messages: u64,
+    /// How often the model was called.
+    pub iterations: u32,
+    /// How often it wrote a note.
+    pub writes: u32,
+    /// Why not all is written down that might be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long it took.
+    pub latency_ms: u64,
+    /// The model's tokens.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub usage: Usage,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cost: Micros,
+}
+
+/// How a conversation was shortened, and what a model wrote down before. Boxed in a report, as most runs leave theirs as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CompactionReports(pub Vec<CompactionReport>);
+#[serde(from = "Stored", into = "Stored")]
+pub struct CompactionReports(pub Vec<CompactionReport>, pub Vec<FlushReport>);
+
+/// The same as it is stored: as a list alone where nothing was written down.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Compactions(Vec<CompactionReport>),
+    Both { compactions: Vec<CompactionReport>, flushes: Vec<FlushReport> },
+}
+
+impl From<Stored> for CompactionReports {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::Compactions(compactions) => Self(compactions, Vec::new()),
+            Stored::Both { compactions, flushes } => Self(compactions, flushes),
+        }
+    }
+}
+
+impl From<CompactionReports> for Stored {
+    fn from(CompactionReports(compactions, flushes): CompactionReports) -> Self {
+        if flushes.is_empty() { Self::Compactions(compactions) } else { Self::Both { compactions, flushes } }
+    }
+}
 
 /// How a conversation was shortened once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,4 +206,22 @@ pub struct DecisionReport {
     /// Why, in the words of the caller who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_down_stands_beside_what_was_replaced_and_only_where_there_is_any() {
+        let text = r#"[{"step":1,"method":"llm","version":1,"removed_messages":3,"before_tokens":9,"after_tokens":4,"latency_ms":5}]"#;
+        let mut reports: CompactionReports = serde_json::from_str(text).unwrap();
+        assert_eq!((reports.0.len(), serde_json::to_string(&reports).unwrap().as_str()), (1, text));
+        let (usage, cost) = (Usage::default(), Micros::default());
+        let flush =
+            FlushReport { step: 1, messages: 3, iterations: 2, writes: 1, error: None, latency_ms: 5, usage, cost };
+        reports.1.push(flush);
+        let stored = serde_json::to_string(&reports).unwrap();
+        assert_eq!(serde_json::from_str::<CompactionReports>(&stored).unwrap(), reports, "{stored}");
+    }
 }

@@ -11,7 +11,7 @@ use crate::types::context::SessionContext;
 use crate::types::json::is_default;
 use crate::types::prompt::PromptLayer;
 use crate::types::usage::{Micros, Usage};
-use crate::types::{RunId, SessionId};
+use crate::types::{Message, RunId, SessionId};
 
 /// The document of a session: everything except its messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Session {
     pub cost: Micros,
     /// Runs that ended in it.
     pub runs: u64,
+    /// What was taken out of its history, or put in beside runs. Boxed, as that happens to few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spliced: Option<Box<Spliced>>,
     /// What of its messages models are shown, and how long that is; `None` for all of a short conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<SessionContext>>,
@@ -94,6 +97,7 @@ impl Session {
             usage: Usage::default(),
             cost: Micros::default(),
             runs: 0,
+            spliced: None,
             context: None,
             layers: Vec::new(),
             layers_floor: 0,
@@ -117,6 +121,18 @@ impl Session {
         self.active_run.clone()
     }
 
+    /// How often a range of its history was replaced, and how many bytes the records of that take.
+    #[must_use]
+    pub fn spliced(&self) -> Spliced {
+        self.spliced.as_deref().copied().unwrap_or_default()
+    }
+
+    /// How many bytes its messages take, and what was replaced of them.
+    #[must_use]
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes + self.spliced().bytes
+    }
+
     /// How many bytes those of its messages take, about, that models are not shown a summary of.
     #[must_use]
     pub fn shown_bytes(&self) -> u64 {
@@ -135,6 +151,28 @@ impl Session {
     pub fn has_runs(&self) -> bool {
         self.all_runs().next().is_some()
     }
+}
+
+/// How often a range of a session's history was replaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spliced {
+    /// How often. The records of what was replaced are as many.
+    pub times: u64,
+    /// How many bytes these records take.
+    pub bytes: u64,
+}
+
+/// What was replaced in a session's history once. It is kept as long as the session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Splice {
+    /// When, Unix milliseconds.
+    pub at_ms: u64,
+    /// How many messages stood before.
+    pub after: u64,
+    /// How many stand there in their place.
+    pub inserted: u64,
+    /// Those that stood there.
+    pub removed: Vec<Message>,
 }
 
 /// A layer of a session's prompts.

@@ -48,6 +48,8 @@ pub enum SpanKey<'a> {
     Judge(u32, u64, &'a str),
     /// A model call that summarised so many messages before a step.
     Summary(u32, u64),
+    /// The nth model call before a step by which what matters is written down, counted from 1.
+    Flush(u32, u32),
 }
 
 /// The trace that a caller says its request belongs to.
@@ -189,6 +191,7 @@ impl SpanId {
             SpanKey::ModelCall(step) => (5, step, 0, ""),
             SpanKey::ToolCall(call, attempt) => (6, attempt, 0, call.as_str()),
             SpanKey::Summary(step, messages) => (8, step, u32::try_from(messages).unwrap_or(u32::MAX), ""),
+            SpanKey::Flush(step, round) => (9, step, round, ""),
             SpanKey::Judge(step, digest, name) => (7, step, u32::try_from(digest >> 32).unwrap_or(0), name),
         };
         let mut key = [0; 17];

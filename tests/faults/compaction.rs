@@ -116,6 +116,74 @@ async fn a_server_that_dies_while_it_shortens_a_conversation_does_it_once() {
     }
 }
 
+/// What the model says in a live run: it uses a tool first, so that the conversation is shortened in the middle of the run.
+fn reply_with_a_call(request: &Request) -> Reply {
+    let body = match asked(request) {
+        Ok(body) if !is_summary(&body) => body,
+        _ => return reply(request),
+    };
+    let has_called =
+        body["messages"].as_array().is_some_and(|said| said.iter().any(|message| message["role"] == "tool"));
+    if has_called { reply(request) } else { Reply::calls("calculator", &json!({"expression": "6 * 7"})) }
+}
+
+/// Asks in the session. Returns what came of it if the server lives to tell it.
+async fn ask(server: &TestServer) -> Option<Value> {
+    let said = json!([{"role": "user", "content": "And now?"}]);
+    let body = json!({"model": "test", "messages": said, "agent": {"session_id": "long", "include_report": true}});
+    let request = server.json("/v1/agent/completions", &body).header("idempotency-key", "the-question");
+    let answer = request.send().await.ok()?;
+    let is_ok = answer.status() == 200;
+    let done: Value = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
+    is_ok.then_some(done)
+}
+
+async fn dies_in_a_live_run_at(point: &str) {
+    let upstream = HttpServer::start(|request| !is_list(request), reply_with_a_call).await;
+    // The user's question is one message more than there are, and fits. What the model calls is two more, which do not.
+    let triggers = format!("[agents.default]\ncontext = {{ triggers = {{ messages = {} }} }}\n", MESSAGES + 1);
+    let config = format!("{}{triggers}", declaration(upstream.address()));
+    let mut server = TestServer::builder(&config).keep_port().start().await;
+    server.post("/v1/sessions", &json!({"id": "long", "messages": history()})).await.ok();
+    server.kill9().await;
+    server.next_env(&[("LOOPGATE_FAILPOINT", point)]);
+    server.restart().await;
+    // The server may die before it answers.
+    let _ = ask(&server).await;
+    assert!(dies_within(&mut server, REACHED).await, "the server does not come to {point}");
+    server.next_env(&[]);
+    server.restart().await;
+    let done = within("the run to end", async {
+        loop {
+            if let Some(done) = ask(&server).await {
+                return done;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let agent = &done["agent"];
+    assert_eq!((&agent["status"], &agent["tool_calls"]), (&json!("completed"), &json!(1)), "{point}: {done}");
+    let compactions = &agent["report"]["compactions"];
+    assert_eq!((compactions.as_array().map(Vec::len), &compactions[0]["method"]), (Some(1), &json!("llm")), "{done}");
+    let asked = upstream.requests().iter().filter(|request| is_summary(&request.json())).count();
+    let is_lost = matches!(point, "compaction.before_call" | "compaction.answered");
+    assert!(asked == 1 || (is_lost && asked <= 2), "{point}: the model was asked {asked} times");
+    let session = server.get("/v1/sessions/long").await.ok();
+    let expected = (&json!(1), &json!(MESSAGES + 4), &done["usage"]["total_tokens"]);
+    let found = (&session["compactions"], &session["message_count"], &session["usage"]["total_tokens"]);
+    assert_eq!(found, expected, "{point}: {session}");
+    let sent = upstream.requests().pop().expect("the model was asked").json();
+    assert!(sent.to_string().contains("They counted.") && sent.to_string().contains("42"), "{point}: {sent}");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_while_a_live_run_shortens_its_conversation_goes_on_with_the_run() {
+    for point in OF_COMPACTION {
+        dies_in_a_live_run_at(point).await;
+    }
+}
+
 /// Runs of a few sessions, one after the other in each, whose conversations are shortened in the background again and again.
 fn talks(name: &str, sessions: u64, runs: u64) -> Vec<(Plan, Option<String>)> {
     let plan = |session: u64, run: u64| {
@@ -146,13 +214,21 @@ async fn at_rest(server: &TestServer) {
 
 #[tokio::test]
 async fn sessions_that_are_shortened_in_the_background_survive_takeovers() {
+    survive_takeovers("compactions", "keep_last = 4, triggers = { messages = 16, after_run = true }").await;
+}
+
+#[tokio::test]
+async fn sessions_that_are_shortened_in_the_middle_of_runs_survive_takeovers() {
+    survive_takeovers("compacting-runs", "keep_last = 4, triggers = { messages = 16 }").await;
+}
+
+async fn survive_takeovers(name: &str, triggers: &str) {
     let redis = durable().await;
-    let triggers = "keep_last = 4, triggers = { messages = 16, after_run = true }";
     // Whichever replica asks first dies of it, and then the others at any time, where none has died so yet.
     let stores: Vec<String> = vec![format!("{}?db=0", redis.url()); 3];
     let places = ["compaction.answered", "compaction.before_call", "compaction.answered"];
-    let mut cluster = TestCluster::configured("compactions", &stores, triggers, &places).await;
-    let jobs = talks("compactions", scaled(3, 8), scaled(6, 12));
+    let mut cluster = TestCluster::configured(name, &stores, triggers, &places).await;
+    let jobs = talks(name, scaled(3, 8), scaled(6, 12));
     let in_flight = cluster.launch(jobs).await;
     within("a summary to end a replica", async {
         while !cluster.replicas.iter_mut().any(TestServer::has_ended) {

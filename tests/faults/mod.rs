@@ -13,6 +13,7 @@ mod cluster;
 mod compaction;
 mod counters;
 mod delegation;
+mod flush;
 mod guardrails;
 mod hooks;
 mod inside;

@@ -95,6 +95,7 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         Step::FallBack
         | Step::Fit(_)
         | Step::DropCompaction(_)
+        | Step::Flush
         | Step::DropJudging(_)
         | Step::DiscardStep(_)
         | Step::Plan(_)

@@ -28,6 +28,8 @@ impl Admission {
             model: Some(spec.model.clone()),
             ..NewRun::compacting(spec.tenant.clone(), session)
         };
+        // What is written down before goes where the run itself would have written it.
+        let new = new.of_user(spec.options.sampling.user.clone());
         let (run, session) = (&spec.id, &spec.session);
         match self.start(new, None).await {
             Ok(started) => {

@@ -11,7 +11,7 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::guard::output::Sanitiser;
 use crate::guard::output::silence::Silence;
 use crate::guard::output::thinking::{Piece, ThinkingSplit};
-use crate::llm::ModelPart;
+use crate::llm::{ModelPart, ModelTurn, said};
 use crate::types::TurnEnd;
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::guard::{OutputRules, Sanitise};
@@ -19,6 +19,13 @@ use crate::types::tool::WrittenCalls;
 
 /// Whether a call of this name with these arguments would be valid.
 type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
+
+/// Makes calls of what a turn that nobody is shown writes as such, where these are made.
+pub fn find_written_calls(turn: &mut ModelTurn, rules: OutputRules, (tools, written): (&Toolbox, WrittenCalls)) {
+    let mut filter = TextFilter::new(rules, Some(tools), written);
+    filter.push(said(&turn.parts).into_owned(), |_| {});
+    filter.finish(&mut turn.parts, &turn.end, |_| {});
+}
 
 /// What the text of one turn passes.
 pub(super) struct TextFilter {

@@ -1,7 +1,7 @@
 //! What a model is sent, and how its turn is read. Pure.
 
 mod ask_user;
-mod filter;
+pub(super) mod filter;
 pub(super) mod find_tools;
 pub mod fit;
 pub mod joined;

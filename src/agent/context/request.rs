@@ -15,9 +15,10 @@ use crate::agent::machine::Run;
 use crate::guard::question;
 use crate::llm::ModelRequest;
 use crate::llm::pairing::Pairing;
-use crate::types::context::CompactionStarted;
+use crate::types::context::{CompactionStarted, FlushAsked};
 use crate::types::guard::{Judging, ModelJudge};
 use crate::types::offer::{ToolChoice, ToolOffer};
+use crate::types::price::StepModel;
 use crate::types::{Conversation, History, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
@@ -94,18 +95,45 @@ pub fn summary_request(
     (instructions, transcript): (&str, &str),
     timeout: Duration,
 ) -> ModelRequest {
-    let spec = run.spec();
-    let told = [Message::text(Role::System, instructions), Message::text(Role::User, transcript)];
+    let told = vec![Message::text(Role::System, instructions), Message::text(Role::User, transcript)];
+    let (output, span) = (started.reserved.output_tokens, SpanKey::Summary(started.step, started.messages));
+    request_beside(run, (&started.model, output), told, span, timeout)
+}
+
+/// The request by which a model writes down what matters, by these tools.
+pub fn flush_request(
+    run: &Run,
+    asked: &FlushAsked,
+    (told, tools): (Vec<Message>, ToolOffer),
+    timeout: Duration,
+) -> ModelRequest {
+    let (output, span) = (asked.reserved.output_tokens, SpanKey::Flush(asked.step, asked.round));
     ModelRequest {
-        model: started.model.model.clone(),
+        tools,
+        parallel_tool_calls: true,
+        ..request_beside(run, (&asked.model, output), told, span, timeout)
+    }
+}
+
+/// A request about the conversation, which is no part of it.
+fn request_beside(
+    run: &Run,
+    (model, output): (&StepModel, u64),
+    told: Vec<Message>,
+    span: SpanKey<'_>,
+    timeout: Duration,
+) -> ModelRequest {
+    let spec = run.spec();
+    ModelRequest {
+        model: model.model.clone(),
         conversation: Conversation::default().then(told),
         tools: ToolOffer::default(),
         tool_choice: ToolChoice::Auto,
         sampling: Arc::default(),
-        max_tokens: Some(started.reserved.output_tokens),
+        max_tokens: Some(output),
         parallel_tool_calls: false,
         in_one_piece: true,
-        trace: spec.outgoing_trace(SpanKey::Summary(started.step, started.messages)),
+        trace: spec.outgoing_trace(span),
         request_id: spec.request_id.clone(),
         has_fallback: false,
         is_repeat: false,

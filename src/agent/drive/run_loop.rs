@@ -48,6 +48,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::FallBack => steps::fall_back::as_it_has_grown(driver)?,
             Step::Fit(method) => Box::pin(steps::compact::shorten(driver, method)).await?,
             Step::DropCompaction(open) => Box::pin(steps::summarise::drop_summary(driver, *open)).await?,
+            Step::Flush => Box::pin(steps::flush::go_on(driver)).await?,
             Step::DropJudging(judging) => Box::pin(steps::judge_call::drop_judging(driver, *judging)).await?,
             Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {

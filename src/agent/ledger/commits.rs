@@ -25,6 +25,7 @@ use bytes::Bytes;
 
 pub use self::inbox::{delete_inbox, send};
 use self::inbox::{keep_inbox, no_more_commands};
+pub use self::shown::claim_flush;
 use self::shown::keep_context;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::due::Due;
@@ -273,7 +274,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     if appends {
         tx = tx.write(Write::Append { log: keys::messages(), after, entries });
     }
-    Ended { tx: keep_session(tx, ttl), next, delta: delta + signed(bytes) }
+    Ended { tx: keep_session(tx, &session, ttl), next, delta: delta + signed(bytes) }
 }
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
@@ -290,7 +291,7 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     if let Some(Versioned { session, version }) = session {
         let ttl = retention.session_ttl_under(&session, spec);
         // A replica that saw the run under way, and is about to queue another run behind it, reads the session again.
-        tx = keep_session(put_session_document(tx, &session, version, ttl), ttl);
+        tx = keep_session(put_session_document(tx, &session, version, ttl), &session, ttl);
     }
     Ended { tx, next: None, delta: signed(bytes) - signed(counted) }
 }
@@ -381,7 +382,7 @@ fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (after, entries): (u64, V
 
 /// Changes a session's document, and lets all that the session has live as long.
 fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
-    keep_session(put_session_document(tx, session, version, ttl), ttl)
+    keep_session(put_session_document(tx, session, version, ttl), session, ttl)
 }
 
 fn put_session_document(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {

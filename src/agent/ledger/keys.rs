@@ -346,6 +346,11 @@ pub fn messages() -> Key {
     "messages".into()
 }
 
+/// What was replaced in a session's history.
+pub fn spliced() -> Key {
+    "spliced".into()
+}
+
 /// The lease of who writes a new session of several pages.
 pub fn drafting() -> Key {
     "drafting".into()

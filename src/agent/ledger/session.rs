@@ -160,7 +160,8 @@ pub(in crate::agent) fn forget_session(tx: Tx) -> Tx {
 }
 
 /// Lets what a session has beside its document live as long as that.
-pub(in crate::agent) fn keep_session(tx: Tx, ttl: Duration) -> Tx {
+pub(in crate::agent) fn keep_session(tx: Tx, session: &Session, ttl: Duration) -> Tx {
+    let tx = if session.spliced.is_some() { tx.write(Write::ExpireLog { log: keys::spliced(), ttl }) } else { tx };
     tx.write(Write::ExpireLog { log: keys::messages(), ttl })
         .write(Write::ExpireCounter { counter: keys::session_tokens(), ttl })
         .write(Write::ExpireCounter { counter: keys::session_cost(), ttl })

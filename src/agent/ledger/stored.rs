@@ -271,7 +271,8 @@ impl Ledger {
         if let Some(id) = key.strip_prefix(keys::SESSIONS).and_then(SessionId::parse) {
             let found = self.store.get(&keys::session_partition(tenant, &id), &keys::session()).await?;
             let Some(found) = found else { return Ok(0) };
-            return Ok(decode::<Session>(&found.value)?.bytes + found.value.len() as u64);
+            let session = decode::<Session>(&found.value)?;
+            return Ok(session.all_bytes() + found.value.len() as u64);
         }
         if key.starts_with(keys::COLLECTIONS) {
             return self.weigh_collection(tenant, key, entry).await;

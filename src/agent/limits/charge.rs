@@ -118,10 +118,10 @@ impl Charges {
         }
     }
 
-    /// A model is asked for a summary, or was. That is reserved under the number of the step that is to begin.
+    /// A model is asked for a summary or for what it writes down, or was. That is reserved under the number of the step that is to begin.
     fn summarise(&mut self, event: &ContextEvent) {
-        if let ContextEvent::CompactionStarted(started) = event {
-            self.steps.insert(started.step, (started.model.price, Charge::Everything));
+        if let Some((step, model, _)) = event.asked() {
+            self.steps.insert(step, (model.price, Charge::Everything));
         } else if let Some((step, call)) = event.call() {
             let used = call.model.price.used(&call.usage) + call.unconfirmed;
             self.steps.insert(step, (self.price, Charge::Used(used)));

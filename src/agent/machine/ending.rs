@@ -44,7 +44,7 @@ impl Run {
             ));
         }
         if self.spec.compacts {
-            let did = self.report.compactions.is_some();
+            let did = self.report.compactions.as_ref().is_some_and(|done| !done.0.is_empty());
             warnings.extend((!did && reason == StopReason::Done).then(|| NOTHING_REPLACED.to_owned()));
         } else if reason == StopReason::Done && self.last_turn.says_nothing() {
             warnings.push("the model thought and gave no answer; the report has what it took".to_owned());

@@ -1,6 +1,7 @@
 //! What a run has done so that its conversation fits. Data.
 
 use super::budget;
+use super::flushing::Flush;
 use crate::types::RunSpec;
 use crate::types::context::{CompactionStarted, View};
 use crate::types::event::Reservation;
@@ -44,6 +45,10 @@ pub(super) struct State {
     pub(super) input: u64,
     /// Up to how many messages the conversation is left alone.
     pub(super) quiet_messages: u64,
+    /// Of how many messages from the beginning it wrote down what matters, or knows that others did.
+    pub(super) flushed: u64,
+    /// What is being written down.
+    pub(super) flush: Option<Box<Flush>>,
 }
 
 impl Fitting {
@@ -65,9 +70,12 @@ impl Fitting {
         }
     }
 
-    /// What is set aside for a summary that a model is asked for.
+    /// What is set aside for a summary that a model is asked for, or for what it is to write down.
     pub(super) fn reserved(&self) -> Reservation {
-        self.open().map_or_else(Reservation::default, |open| open.reserved)
+        let Some(state) = &self.0 else { return Reservation::default() };
+        let flush = state.flush.as_ref().and_then(|flush| flush.open.as_ref()).map(|asked| asked.reserved);
+        let reserved = state.open.as_ref().map(|open| open.reserved).or(flush);
+        reserved.unwrap_or_default()
     }
 
     pub(super) fn open(&self) -> Option<&CompactionStarted> {

@@ -155,6 +155,10 @@ impl Run {
             ContextEvent::Compacted(compacted) => self.compact(compacted),
             ContextEvent::CompactionFailed(failed) => self.fail_compaction(failed),
             ContextEvent::WindowLearned(learned) => self.learn_window(learned),
+            ContextEvent::FlushAsked(asked) => self.ask_flush(asked),
+            ContextEvent::FlushAnswered(answered) => self.answer_flush(answered),
+            ContextEvent::FlushCalled(called) => self.call_flush(called),
+            ContextEvent::FlushEnded(ended) => self.end_flush(ended),
         }
     }
 
@@ -233,7 +237,13 @@ impl Run {
         if let Some(state) = &mut self.fitting.0 {
             state.open = None;
         }
-        let Some(call) = call else { return };
+        if let Some(call) = call {
+            self.charge_beside(call, latency_ms);
+        }
+    }
+
+    /// Charges a call of a model that was asked something about the conversation.
+    pub(super) fn charge_beside(&mut self, call: &SummaryCall, latency_ms: u64) {
         self.unconfirmed += call.unconfirmed;
         self.report.llm_time_ms += latency_ms;
         let is_own = call.model.upstream == self.spec.upstream && call.model.model == self.spec.upstream_model;
@@ -251,7 +261,8 @@ impl Run {
         let view = state.map(|state| View { from: 0, ..state.view.clone() }).unwrap_or_default();
         let learned = state.and_then(|state| state.learned.clone());
         let input_tokens = state.map_or(0, |state| state.input);
-        let context = SessionContext { view, anchor, learned, input_tokens };
+        let flushed = state.map_or(0, |state| state.flushed);
+        let context = SessionContext { view, anchor, learned, input_tokens, flushed };
         (!context.is_empty()).then_some(context)
     }
 }

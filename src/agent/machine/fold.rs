@@ -102,7 +102,9 @@ impl Run {
     fn longest_silence_ms(&self) -> u64 {
         let is_started = |open: &OpenCall| open.started().is_some();
         match self.phase {
-            _ if self.open_judging().is_some() || self.open_compaction().is_some() => MODEL_SILENCE_MS,
+            _ if self.open_judging().is_some() || self.open_compaction().is_some() || self.flush().is_some() => {
+                MODEL_SILENCE_MS
+            }
             Phase::ModelRunning => MODEL_SILENCE_MS,
             Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
             Phase::NotStarted

@@ -17,6 +17,7 @@ mod ending;
 mod fallback;
 mod fitted;
 pub mod fitting;
+pub mod flushing;
 mod fold;
 mod found;
 mod from_tools;

@@ -38,6 +38,8 @@ pub enum Step {
     Fit(Option<Method>),
     /// Charge this call for a summary, which a crash interrupted.
     DropCompaction(Box<CompactionStarted>),
+    /// Go on with what a model writes down before messages are replaced.
+    Flush,
     /// Void what the model said in this step.
     DiscardStep(DiscardReason),
     /// Say that the model is asked this, so that it makes a plan.
@@ -86,6 +88,9 @@ impl Run {
         }
         if let Some(open) = self.open_compaction() {
             return Step::DropCompaction(Box::new(open.clone()));
+        }
+        if self.goes_on_with_flush(MAX_RESUMES) {
+            return Step::Flush;
         }
         match self.phase {
             Phase::Ended(_) => Step::Done,

@@ -1,5 +1,6 @@
 mod attempts;
 mod fitting;
+mod flushing;
 mod histories;
 mod hooks;
 mod limits;

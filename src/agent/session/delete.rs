@@ -78,6 +78,8 @@ impl Sessions {
         let tx = Tx::new(partition.clone())
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
+        let is_spliced = session.spliced.is_some();
+        let tx = if is_spliced { tx.write(Write::DeleteLog { log: keys::spliced() }) } else { tx };
         let tx = ids(&runs.waiting).fold(forget_session(tx), delete_run);
         // Runs that ended have no inbox.
         let tx = ids(&runs.waiting).fold(tx, delete_inbox);
@@ -92,7 +94,7 @@ impl Sessions {
             tracing::warn!(session = %id, %error, "messages about the runs of a deleted session are sent, or expire");
         }
         let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
-            .write(stored::uncount(session.bytes + encode(&session).len() as u64 + sent));
+            .write(stored::uncount(session.all_bytes() + encode(&session).len() as u64 + sent));
         Ok(self.unindex(index, &runs.waiting).await?)
     }
 

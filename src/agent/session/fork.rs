@@ -66,10 +66,11 @@ impl Sessions {
         Ok(self.write(tenant, session, copied.chain(checked)).await?)
     }
 
-    /// Checks that a session was neither deleted nor created again since it was read.
+    /// Checks that a session was neither deleted nor created again since it was read, and that nothing was replaced in its history.
     pub(in crate::agent) async fn still_is(&self, tenant: &Tenant, session: &Session) -> Result<(), LookupError> {
         let now = self.get(tenant, &session.id).await?.session;
-        let same = now.created_ms == session.created_ms && now.message_count >= session.message_count;
+        let is_spliced = now.spliced != session.spliced;
+        let same = now.created_ms == session.created_ms && now.message_count >= session.message_count && !is_spliced;
         if same { Ok(()) } else { Err(LookupError::VersionConflict(session.id.clone())) }
     }
 

@@ -130,7 +130,7 @@ impl Sessions {
             let ttl = self.ledger.session_ttl_under_all(tenant, &session).await?;
             let tx = Tx::new(keys::session_partition(tenant, id));
             let tx = tx.put_at(keys::session(), version, encode(&session), Some(ttl));
-            match self.ledger.commit(keep_session(tx, ttl)).await {
+            match self.ledger.commit(keep_session(tx, &session, ttl)).await {
                 Ok(()) => {
                     self.ledger.return_storage(tenant, shrunk).await;
                     self.ledger.index_session(tenant, &session, ttl).await?;

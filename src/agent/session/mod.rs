@@ -8,6 +8,7 @@ pub(super) mod history;
 pub mod layers;
 pub mod list;
 pub mod snapshot;
+pub mod splice;
 pub(super) mod write;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -142,7 +143,7 @@ impl Sessions {
             let partition = keys::session_partition(tenant, id);
             let ttl = self.ledger.session_ttl_under_all(tenant, &session).await?;
             let tx = Tx::new(partition).put_at(keys::session(), version, encode(&session), Some(ttl));
-            match self.ledger.commit(keep_session(tx, ttl)).await {
+            match self.ledger.commit(keep_session(tx, &session, ttl)).await {
                 Ok(()) => {
                     self.ledger.index_session(tenant, &session, ttl).await?;
                     return Ok(Versioned { session, version: version + 1 });

@@ -48,7 +48,7 @@ impl Sessions {
             return Err(LookupError::SessionExists(session.id));
         }
         let partition = keys::session_partition(tenant, &session.id);
-        let session = Session { message_count: 0, bytes: 0, digest: Digest::mint(), ..session };
+        let session = Session { message_count: 0, bytes: 0, digest: Digest::mint(), spliced: None, ..session };
         let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None, counted: 0 };
         let result = draft.write(pages).await;
         if result.is_err() {
@@ -100,7 +100,7 @@ impl Draft<'_> {
             .write(add(keys::session_cost(), session.cost.0));
         // What the index names may not exist yet, but nothing exists unnamed.
         self.ledger.index_session(self.tenant, session, ttl).await?;
-        self.commit(keep_session(tx, ttl)).await?;
+        self.commit(keep_session(tx, session, ttl)).await?;
         Ok(Versioned { session: self.session.clone(), version: 1 })
     }
 

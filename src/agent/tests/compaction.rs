@@ -1,6 +1,8 @@
 //! Conversations that are longer than what the model takes.
 
 mod crashes;
+mod flush_crashes;
+mod flushes;
 mod pieces;
 mod requested;
 mod summaries;

@@ -17,7 +17,7 @@ pub(crate) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(crate) use self::scripted::{Say, Scripted};
 pub(super) use self::team::{Does, Member, Team, said, team};
-pub(super) use self::windowed::{Summaries, Windowed};
+pub(super) use self::windowed::{Flushes, Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;
 use crate::agent::own_tool::OwnTool;

@@ -6,14 +6,16 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 22] = [
     "CallProgress",
     "ClosedQuestion",
     "CompactedContext",
+    "CompletedFlush",
     "DeferredCall",
     "EndOfHedge",
     "Ending",
     "FailedCompaction",
+    "FailedFlush",
     "Fallback",
     "FlaggedInput",
     "Hedge",
@@ -24,6 +26,7 @@ const PARTS: [&str; 19] = [
     "RequiredApproval",
     "ResolvedApproval",
     "StartedCompaction",
+    "StartedFlush",
     "TriggeredGuardrail",
     "TruncatedInput",
 ];

@@ -211,6 +211,52 @@ async fn a_summary_leaves_and_comes_back_with_its_session() {
 }
 
 #[tokio::test]
+async fn messages_are_replaced_where_the_caller_says_what_it_knows() {
+    let router = two_tenants();
+    post(&router, "one", "/v1/sessions/import", snapshot(&conversation())).await;
+    let path = "/v1/sessions/s/splice";
+    let said = |text: &str| json!([{"role": "user", "content": text}]);
+    for (given, expected) in [
+        (json!({"after": 0, "remove": 1}), (400, "invalid_value", "message_count")),
+        (json!({"remove": 1, "message_count": 4}), (400, "missing_field", "after")),
+        (json!({"after": 0, "remove": -1, "message_count": 4}), (400, "invalid_value", "remove")),
+        (json!({"after": 0, "message_count": 4}), (400, "invalid_value", "messages")),
+        (json!({"after": 4, "remove": 1, "message_count": 4}), (400, "invalid_value", "after")),
+        (json!({"after": 1, "remove": 1, "message_count": 4}), (400, "invalid_value", "messages")),
+        (json!({"after": 0, "remove": 1, "message_count": 3}), (409, "version_conflict", "")),
+    ] {
+        let (status, body) = post(&router, "one", path, given.clone()).await;
+        let found = (status, body["error"]["code"].as_str().unwrap(), body["error"]["param"].as_str().unwrap_or(""));
+        assert_eq!(found, expected, "{given}: {body}");
+    }
+    let given = json!({"after": 0, "remove": 1, "messages": said("Hello."), "message_count": 4});
+    assert_eq!(post(&router, "two", path, given.clone()).await.0, 404);
+    let (status, done) = post(&router, "one", path, given).await;
+    assert_eq!(
+        (status, &done["removed"], &done["inserted"], &done["summary_dropped"]),
+        (200, &json!(1), &json!(1), &json!(false))
+    );
+    assert_eq!((&done["session"]["message_count"], &done["session"]["version"]), (&json!(4), &json!(2)), "{done}");
+    let (_, messages) = get(&router, "one", "/v1/sessions/s/messages").await;
+    assert_eq!(messages["data"][0]["message"]["content"], "Hello.");
+    let with = |version: &str| {
+        let request =
+            Request::builder().method(Method::POST).uri(path).header("x-api-key", "one").header("if-match", version);
+        let body = json!({"after": 3, "remove": 1}).to_string();
+        request.header("content-type", "application/json").body(Body::from(body)).unwrap()
+    };
+    assert_eq!(send(&router, with("\"1\"")).await.0.as_u16(), 409);
+    assert_eq!(send(&router, with("two")).await.0.as_u16(), 400);
+    assert_eq!(send(&router, with("\"2\"")).await.0.as_u16(), 200);
+    let (status, page) = get(&router, "one", "/v1/sessions/s/splices?limit=1").await;
+    assert_eq!((status, &page["has_more"], &page["last_id"]), (200, &json!(true), &json!("1")), "{page}");
+    assert_eq!(page["data"][0]["removed"][0]["index"], 1, "{page}");
+    let (_, page) = get(&router, "one", "/v1/sessions/s/splices?after=1").await;
+    assert_eq!((&page["data"][0]["index"], &page["has_more"]), (&json!(2), &json!(false)), "{page}");
+    assert_eq!(get(&router, "two", "/v1/sessions/s/splices").await.0, 404);
+}
+
+#[tokio::test]
 async fn an_import_says_what_its_session_had_otherwise() {
     let router = two_tenants();
     let mut given = snapshot(&conversation());

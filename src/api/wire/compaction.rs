@@ -11,7 +11,8 @@ use crate::api::wire::error::WireError;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{CompactionText, RunStatusText};
 use crate::types::context::Compaction;
-use crate::types::report::CompactionReport;
+use crate::types::memory::MOST_USER;
+use crate::types::report::{CompactionReport, FlushReport};
 use crate::types::{Outcome, SessionId};
 
 /// How a session's conversation is to be shortened. An unknown field is an error.
@@ -27,6 +28,9 @@ pub struct CompactSession {
     /// How many of the newest messages are kept as they are; what the agent says without it.
     #[schema(minimum = 1, maximum = 1000, example = 6)]
     pub keep_last: Option<u32>,
+    /// The user to whose memory belongs what is written down before, where the agent has a model do that and memories are users'.
+    #[schema(max_length = 4096, example = "ann")]
+    pub user: Option<String>,
     /// Whether to answer at once with the run that does it.
     pub background: Option<bool>,
 }
@@ -37,12 +41,15 @@ pub fn read_compact(body: &str, new: NewRun) -> Result<(NewRun, bool), WireError
     if asked.method == Some(Compaction::Off) {
         return Err(WireError::invalid("method", "must be \"auto\", \"llm\", \"local\" or \"truncate\""));
     }
+    if asked.user.as_ref().is_some_and(|user| user.len() > MOST_USER) {
+        return Err(WireError::invalid("user", format!("must not be longer than {MOST_USER} bytes")));
+    }
     let options = ContextOptions { keep_last: asked.keep_last, ..ContextOptions::default() };
     let checked = options.check().map_err(|error| error.at("keep_last"))?;
     let context = ContextPatch { compaction: asked.method, only: true, ..checked };
     let waits = !asked.background.unwrap_or(false);
     let rules = RulesPatch { context, ..RulesPatch::default() };
-    Ok((NewRun { model: asked.model, rules, waits_for_the_end: waits, ..new }, waits))
+    Ok((NewRun { model: asked.model, rules, waits_for_the_end: waits, ..new }.of_user(asked.user), waits))
 }
 
 /// What became of a session's conversation.
@@ -63,6 +70,9 @@ pub struct CompactionObject<'a> {
     /// How; absent where none were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionEntry>,
+    /// What a model wrote down before; absent where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush: Option<FlushEntry<'a>>,
     /// Tokens of all that was asked.
     pub usage: UsageObject,
     /// What they cost, in US dollars.
@@ -90,6 +100,40 @@ pub struct CompactionEntry {
     pub latency_ms: u64,
 }
 
+/// What a model wrote down once before messages were replaced.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FlushEntry<'a> {
+    /// How many messages it was about.
+    pub messages: u64,
+    /// How often the model was called.
+    pub iterations: u32,
+    /// How often it wrote a note.
+    pub writes: u32,
+    /// Why not all is written down that might be; absent where nothing failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
+    /// How long it took.
+    pub latency_ms: u64,
+    /// The model's tokens.
+    pub usage: UsageObject,
+    /// What they cost, in US dollars.
+    pub cost_usd: f64,
+}
+
+impl<'a> From<&'a FlushReport> for FlushEntry<'a> {
+    fn from(report: &'a FlushReport) -> Self {
+        Self {
+            messages: report.messages,
+            iterations: report.iterations,
+            writes: report.writes,
+            error: report.error.as_deref(),
+            latency_ms: report.latency_ms,
+            usage: (&report.usage).into(),
+            cost_usd: report.cost.as_usd(),
+        }
+    }
+}
+
 impl From<&CompactionReport> for CompactionEntry {
     fn from(report: &CompactionReport) -> Self {
         Self {
@@ -114,6 +158,7 @@ impl<'a> CompactionObject<'a> {
             status: outcome.status().as_str(),
             compacted: done.is_some(),
             compaction: done.map(CompactionEntry::from),
+            flush: outcome.report.compactions.as_ref().and_then(|done| done.1.last()).map(FlushEntry::from),
             usage: (&outcome.usage).into(),
             cost_usd: outcome.cost.as_usd(),
             warnings: &outcome.warnings,

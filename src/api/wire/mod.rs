@@ -26,6 +26,7 @@ pub mod run;
 pub mod schedule;
 pub mod session;
 pub mod snapshot;
+pub mod splice;
 pub mod stored_agent;
 pub mod tree;
 pub mod turn_end;

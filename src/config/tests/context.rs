@@ -1,5 +1,5 @@
 use super::{load, mistakes};
-use crate::types::context::{Compaction, ContextRules, TriggerRules};
+use crate::types::context::{Compaction, ContextRules, FlushRules, TriggerRules};
 
 #[test]
 fn nothing_written_shortens_conversations_as_the_documents_say() {
@@ -41,6 +41,30 @@ fn what_an_agents_context_is_is_as_written_and_inherited() {
 }
 
 #[test]
+fn what_an_agent_has_written_down_is_as_written_and_inherited() {
+    let settings = load(
+        r#"
+        [memory]
+        [agents.default]
+        tools = ["memory_*"]
+        [agents.default.context.flush]
+        enabled = true
+        prompt = "Write."
+        timeout = "7s"
+        [agents.other.context.flush]
+        max_iterations = 2
+        [agents.none.context]
+        flush = { enabled = false }
+        "#,
+    );
+    let flush = |agent: &str| settings.agents[agent].rules.context.flush.clone();
+    let prompt = Some("Write.".to_owned());
+    let other = FlushRules { enabled: true, prompt, max_iterations: 2, timeout_ms: 7_000, ..FlushRules::default() };
+    assert_eq!(flush("other"), other);
+    assert_eq!((flush("default").max_iterations, flush("none").enabled), (5, false));
+}
+
+#[test]
 fn mistakes_of_a_context_are_named() {
     for (written, what) in [
         ("threshold = 0.01", "must be at least 0.05"),
@@ -50,6 +74,9 @@ fn mistakes_of_a_context_are_named() {
         ("triggers = { messages = 0 }", "must be an integer from 1"),
         ("triggers = { input_tokens = 0 }", "must be an integer from 1"),
         ("summary = { model = \"nowhere/m\" }", "no upstream `nowhere`"),
+        ("flush = { enabled = true }", "needs `memory_write` among its `tools`"),
+        ("flush = { max_iterations = 11 }", "must be from 1 to 10"),
+        ("flush = { model = \"nowhere/m\" }", "no upstream `nowhere`"),
     ] {
         let told = mistakes(&format!("[agents.default.context]\n{written}"));
         assert!(told.contains(what), "{written}: {told}");

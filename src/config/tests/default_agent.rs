@@ -69,6 +69,14 @@ fn nothing_written_declares_the_default_agent() {
                         input_tokens: None,
                         after_run: false,
                     },
+                    flush: FlushRules {
+                        enabled: false,
+                        model: None,
+                        prompt: None,
+                        max_iterations: 5,
+                        max_tokens: 1024,
+                        timeout_ms: 90000,
+                    },
                 },
     "#);
 }

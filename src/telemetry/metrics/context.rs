@@ -12,6 +12,8 @@ pub(super) struct ContextMeters {
     pruned: Counter,
     compactions: Family<Counter>,
     overflows: Counter,
+    flushes: Family<Counter>,
+    flush_writes: Counter,
 }
 
 impl ContextMeters {
@@ -24,7 +26,12 @@ impl ContextMeters {
         let help =
             "How often an upstream refused a conversation as too long, and the conversation was shortened for it.";
         let overflows = to.counters("context_overflows", &[], help).of(&[]);
-        Self { pruned, compactions, overflows }
+        let help = "How often a model was to write into its memory what matters in messages that are replaced, by what came of it \
+                    (`completed`, `failed`).";
+        let flushes = to.counters("context_flushes", &["outcome"], help);
+        let help = "How often a model wrote a note before messages were replaced.";
+        let flush_writes = to.counters("context_flush_writes", &[], help).of(&[]);
+        Self { pruned, compactions, overflows, flushes, flush_writes }
     }
 
     pub(super) fn count(&self, event: &ContextEvent) {
@@ -32,7 +39,15 @@ impl ContextMeters {
             ContextEvent::Pruned(_) => {
                 self.pruned.inc();
             }
-            ContextEvent::CompactionStarted(_) => {}
+            ContextEvent::CompactionStarted(_) | ContextEvent::FlushAsked(_) | ContextEvent::FlushAnswered(_) => {}
+            ContextEvent::FlushCalled(called) => {
+                self.flush_writes.inc_by(called.wrote.into());
+            }
+            ContextEvent::FlushEnded(ended) => {
+                if ended.messages > 0 {
+                    self.flushes.of(&[if ended.error.is_some() { "failed" } else { "completed" }]).inc();
+                }
+            }
             ContextEvent::Compacted(compacted) => {
                 self.compactions.of(&[compacted.summary.method.as_str(), "compacted"]).inc();
             }

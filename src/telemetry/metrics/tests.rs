@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::types::context::{CompactionFailed, ContextEvent, Method};
+use crate::types::context::{CompactionFailed, ContextEvent, FlushEnded, Method};
 use crate::types::delegate::{CompletedChild, Delegated, StartedChild, Taken};
 use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
@@ -59,6 +59,12 @@ fn delegated() -> [Delegated; 2] {
     [Delegated::Started(child), Delegated::Completed(ended)]
 }
 
+fn ended_flush() -> ContextEvent {
+    let (upto, messages, writes) = (4, 4, 0);
+    let ended = FlushEnded { step: 1, round: 1, upto, messages, writes, error: None, latency_ms: 0, call: None };
+    ContextEvent::FlushEnded(ended)
+}
+
 #[test]
 fn every_declared_metric_is_written_under_its_name() {
     let metrics = Metrics::new(true);
@@ -111,6 +117,7 @@ fn every_declared_metric_is_written_under_its_name() {
         all.runs.count_delegated(delegated);
     }
     all.runs.context.count(&failed_compaction());
+    all.runs.context.count(&ended_flush());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

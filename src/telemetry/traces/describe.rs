@@ -271,19 +271,38 @@ pub(super) fn shortened(event: &ContextEvent, at_ms: u64) -> Option<Moment> {
         ContextEvent::WindowLearned(WindowLearned { window, .. }) => {
             Moment::new(event::WINDOW_LEARNED, at_ms, [("loopgate.context.window", (*window).into())])
         }
-        ContextEvent::CompactionStarted(_) => return None,
+        ContextEvent::FlushEnded(ended) if ended.messages > 0 => {
+            let is_written = ended.error.is_none();
+            let name = if is_written { event::CONTEXT_FLUSHED } else { event::FLUSH_FAILED };
+            Moment::new(name, at_ms, [(names::FLUSHED_MESSAGES, ended.messages.into())])
+        }
+        ContextEvent::CompactionStarted(_)
+        | ContextEvent::FlushAsked(_)
+        | ContextEvent::FlushAnswered(_)
+        | ContextEvent::FlushCalled(_)
+        | ContextEvent::FlushEnded(_) => return None,
     })
 }
 
 /// A model call that summarised messages.
-pub(super) fn summarising(span: &mut Span, subject: &Subject, (call, provider): (&SummaryCall, &str), step: u32) {
+pub(super) fn summarising(span: &mut Span, subject: &Subject, called: (&SummaryCall, &str), step: u32) {
+    beside(span, subject, called, step);
+    span.set(names::COMPACTION_METHOD, Method::Llm.as_str());
+}
+
+/// A model call by which what matters is written down.
+pub(super) fn flushing(span: &mut Span, subject: &Subject, called: (&SummaryCall, &str), step: u32) {
+    beside(span, subject, called, step);
+    span.set(names::FLUSHED_MESSAGES, called.0.messages);
+}
+
+fn beside(span: &mut Span, subject: &Subject, (call, provider): (&SummaryCall, &str), step: u32) {
     span.kind = Kind::Client;
     span.set(names::OPERATION, operation::CHAT);
     called(span, (&call.model, provider));
     usage(span, &call.usage, &call.model.price);
     span.set(names::AGENT, subject.agent.clone());
     span.set(names::STEP, step);
-    span.set(names::COMPACTION_METHOD, Method::Llm.as_str());
 }
 
 /// A budget that is four fifths used.

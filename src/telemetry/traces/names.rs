@@ -95,6 +95,8 @@ pub const GUARDRAIL_ON: &str = "loopgate.guardrail.on";
 pub const GUARDRAIL_VERDICT: &str = "loopgate.guardrail.verdict";
 /// How messages were replaced.
 pub const COMPACTION_METHOD: &str = "loopgate.compaction.method";
+/// How many messages are about to be replaced of which what matters is written down.
+pub const FLUSHED_MESSAGES: &str = "loopgate.flush.messages";
 /// How many tokens the next call had before the conversation was shortened.
 pub const TOKENS_BEFORE: &str = "loopgate.context.tokens_before";
 /// How many it has then.
@@ -152,6 +154,10 @@ pub mod event {
     pub const CONTEXT_COMPACTED: &str = "loopgate.context_compacted";
     /// A method did not shorten the conversation.
     pub const COMPACTION_FAILED: &str = "loopgate.compaction_failed";
+    /// What matters in messages that are to be replaced is written down.
+    pub const CONTEXT_FLUSHED: &str = "loopgate.context_flushed";
+    /// What matters in them was not written down to the end.
+    pub const FLUSH_FAILED: &str = "loopgate.flush_failed";
     /// The upstream refused a conversation that is longer than it takes.
     pub const WINDOW_LEARNED: &str = "loopgate.window_learned";
     /// The run is to stop.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::flush::FlushRules;
+
 /// How what a model is no longer shown is replaced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -87,6 +89,9 @@ pub struct ContextRules {
     /// What else makes a conversation too long.
     #[serde(skip_serializing_if = "TriggerRules::are_none")]
     pub triggers: TriggerRules,
+    /// What a model writes down before.
+    #[serde(skip_serializing_if = "FlushRules::are_off")]
+    pub flush: FlushRules,
 }
 
 impl Default for ContextRules {
@@ -101,6 +106,7 @@ impl Default for ContextRules {
             pruning: PruningRules::default(),
             summary: SummaryRules::default(),
             triggers: TriggerRules::default(),
+            flush: FlushRules::default(),
         }
     }
 }

@@ -20,7 +20,7 @@
 pub mod begin;
 pub mod cut;
 pub mod local;
-mod pairs;
+pub mod pairs;
 pub mod places;
 mod prune;
 pub mod shown;

@@ -33,6 +33,25 @@ pub(super) fn repaired(messages: Vec<Message>) -> Vec<Message> {
     whole
 }
 
+/// The places of calls without their result, and of results without their call.
+#[must_use]
+pub fn broken(messages: &[Message]) -> Vec<usize> {
+    let (mut broken, mut open, mut asked_at) = (Vec::new(), VecDeque::new(), 0);
+    for (place, message) in messages.iter().enumerate() {
+        if message.role == Role::Tool {
+            let answered = answered(message);
+            let fits = !answered.is_empty() && answered.iter().all(|call| open.contains(call));
+            broken.extend((!fits).then_some(place));
+            open.retain(|call| !answered.contains(call));
+            continue;
+        }
+        broken.extend((!open.is_empty()).then_some(asked_at));
+        (open, asked_at) = (if message.role == Role::Assistant { asked(message) } else { VecDeque::new() }, place);
+    }
+    broken.extend((!open.is_empty()).then_some(asked_at));
+    broken
+}
+
 fn close(open: &mut VecDeque<CallId>, whole: &mut Vec<Message>) {
     let missing =
         |call| Message::result(ToolResult { call, parts: vec![Part::text(MISSING)], structured: None, is_error: true });
@@ -64,6 +83,17 @@ mod tests {
 
     fn ids(messages: &[Message]) -> Vec<String> {
         messages.iter().flat_map(answered).map(|call| call.to_string()).collect()
+    }
+
+    #[test]
+    fn what_has_lost_its_other_half_is_found() {
+        let said = Message::assistant("", &[call("a"), call("b")]);
+        let user = Message::text(Role::User, "so?");
+        let whole = vec![user.clone(), said.clone(), result("b"), result("a"), user.clone()];
+        assert_eq!(broken(&whole), [0_usize; 0]);
+        assert_eq!(broken(&[result("a"), user.clone(), said.clone(), result("a")]), [0, 2]);
+        assert_eq!(broken(&[said.clone(), user, result("a"), result("b")]), [0, 2, 3]);
+        assert_eq!(broken(&[said, result("a"), result("a"), result("b")]), [2]);
     }
 
     #[test]

@@ -163,6 +163,12 @@ impl<'a> Subject<'a> {
         Replaced { cut, messages, earlier }
     }
 
+    /// The place in the whole conversation behind the last message that this cut replaces.
+    #[must_use]
+    pub fn place_of(&self, cut: &Cut) -> u64 {
+        self.given.places.place(cut.covers as u64)
+    }
+
     /// That these are replaced by a summary that was made so; `None` if that does not make the conversation shorter.
     #[must_use]
     pub fn compacted(&self, cut: &Cut, method: Method, text: String) -> Option<Compacted> {

@@ -100,6 +100,24 @@ async fn judge(driver: &mut Driver, call: &mut ToolCall) -> Result<Option<Judgem
     })
 }
 
+/// Judges a call that is none of the model's turn, and of which nobody is asked for an approval: what it comes to if it is not made.
+/// `None` if the run was interrupted before.
+pub(super) async fn judge_beside(
+    driver: &mut Driver,
+    call: &mut ToolCall,
+) -> Result<Option<Result<(), Box<ToolOutcome>>>, Exit> {
+    if !driver.recorder.run().spec().judges_calls() {
+        return Ok(Some(Ok(())));
+    }
+    Ok(judge(driver, call).await?.map(|judgement| match judgement {
+        Judgement::Allowed => Ok(()),
+        Judgement::Answered(outcome) => Err(Box::new(outcome)),
+        Judgement::Asks(reason) => {
+            Err(Box::new(ToolOutcome::skipped(format!("{reason} Nobody is asked now: the call is not made."))))
+        }
+    }))
+}
+
 /// Denies a call of a tool that the policy denies whatever the arguments are.
 fn deny_tool(driver: &Driver, call: &ToolCall) -> Option<Judgement> {
     let policy = policy_for(driver, call)?;

@@ -95,7 +95,11 @@ fn ask_nothing(driver: &mut Driver, call: &ToolCall) {
 
 /// What the tool answers within the time that a call may take. Whatever happens in it becomes an outcome, as it does
 /// in a tool that knows nothing of runs.
-async fn answer(driver: &mut Driver, tool: &dyn OwnTool, call: &ToolCall) -> Result<ToolOutcome, Interruption> {
+pub(super) async fn answer(
+    driver: &mut Driver,
+    tool: &dyn OwnTool,
+    call: &ToolCall,
+) -> Result<ToolOutcome, Interruption> {
     let begun = Instant::now();
     let limit = Duration::from_millis(driver.recorder.run().spec().limits.tool_timeout_ms);
     let context = OwnContext { run: driver.recorder.run(), store: driver.recorder.store().as_ref() };

@@ -1,6 +1,7 @@
-//! Hears a model that is asked something beside the conversation: for a verdict, or a summary. Nothing of its answer is shown to
+//! Hears a model that is asked something beside the conversation: for a verdict, a summary, or what it writes down. Nothing of its answer is shown to
 //! readers, and it is charged however it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -8,11 +9,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::agent::drive::driver::Driver;
 use crate::agent::drive::signals::Interruption;
+use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::{self, arrived_usage, estimated_usage, partial_usage};
 use crate::llm::{Delta, DeltaStream, ModelError, ModelErrorKind, ModelTurn, Spent};
+use crate::store::{CommitError, Tx};
 use crate::types::event::Reservation;
-use crate::types::price::StepModel;
-use crate::types::{Usage, Used};
+use crate::types::fallback::CallTerms;
+use crate::types::price::{PriceOrigin, StepModel};
+use crate::types::{Event, Usage, Used};
 
 /// How a call ended.
 pub(super) enum End {
@@ -112,4 +116,48 @@ pub(super) fn charge(reserved: Reservation, model: &StepModel, end: &End, heard:
         }
         End::Interrupted(_) => by(heard.spent(), None),
     }
+}
+
+/// The model that is asked about the conversation, and what its calls are planned by: the one of this name, or the run's own. Or else
+/// why none is asked.
+pub(super) async fn called(driver: &Driver, name: Option<&str>) -> Result<(Arc<StepModel>, CallTerms), String> {
+    let run = driver.recorder.run();
+    let (model, terms) = match name {
+        None => (run.model().clone(), run.terms()),
+        Some(name) => {
+            let called = driver.generation.catalog.called(name).await.map_err(|error| error.to_string())?;
+            let facts = called.facts;
+            let terms = CallTerms {
+                price: facts.price,
+                context_window: facts.context_window,
+                max_output_tokens: facts.max_output_tokens,
+            };
+            (Arc::new(called.into_step_model()), terms)
+        }
+    };
+    let has_cost_budget = run.spec().limits.cost_budget.is_some() || driver.meter.has_cost_budget();
+    if model.price_origin == PriceOrigin::Guessed && has_cost_budget {
+        return Err(format!("there is a cost budget, and no price is known for the model {}", model.model));
+    }
+    Ok((model, terms))
+}
+
+/// Reserves in the key's budgets what is set aside for a call before this step, then records the call, reserves in the session's budgets
+/// and makes the `change` in one commit; `false` if a command comes first.
+pub(super) async fn reserve_and_record(
+    driver: &mut Driver,
+    (step, reserved): (u32, Reservation),
+    event: Event,
+    change: impl FnOnce(Tx) -> Tx,
+) -> Result<bool, Refusal> {
+    driver.meter.reserve(&driver.recorder, step, reserved).await?;
+    let begin = driver.meter.begin(driver.recorder.run(), reserved);
+    let refusal = match driver.record_unless_told([event], |tx| change(begin(tx))).await {
+        Ok(true) => return Ok(true),
+        Ok(false) => None,
+        Err(error) => Some(driver.meter.refusal(&driver.recorder, error, reserved).await),
+    };
+    let given_back: Result<(), CommitError> = driver.meter.cancel(&driver.recorder).await;
+    given_back.map_err(Refusal::Failed)?;
+    refusal.map_or(Ok(false), Err)
 }

@@ -6,12 +6,14 @@
 
 use crate::agent::context::fit::local;
 use crate::agent::context::fit::shown::Shown;
+use crate::agent::context::fit::subject::Subject;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::conversation::{failed, queue, subject};
+use crate::agent::drive::steps::flush::{self, Due};
 use crate::agent::drive::steps::summarise::{self, Asked};
 use crate::agent::machine::Run;
 use crate::llm::{ModelError, ModelErrorKind};
-use crate::types::context::{ContextEvent, Method, View, WindowLearned};
+use crate::types::context::{ContextEvent, ContextRules, Method, View, WindowLearned};
 
 /// About how many tokens a summary has that rules make.
 const LOCAL_TOKENS: u64 = 600;
@@ -24,6 +26,8 @@ enum Round {
     Event(ContextEvent),
     /// A model is asked for a summary.
     Ask(Asked),
+    /// A model first writes down what matters in what is to be replaced.
+    Flush(Due),
 }
 
 /// Shortens what the model is shown by this method, or in the last way that is left.
@@ -37,6 +41,7 @@ pub async fn shorten(driver: &mut Driver, method: Option<Method>) -> Result<(), 
             Ok(())
         }
         Round::Ask(asked) => Box::pin(summarise::summarise(driver, asked)).await,
+        Round::Flush(due) => Box::pin(flush::flush(driver, due)).await,
     }
 }
 
@@ -62,6 +67,21 @@ pub(super) fn learned(run: &Run, error: &ModelError) -> Option<WindowLearned> {
     Some(WindowLearned { step: run.step(), model: run.model().full_name(), window, tokens })
 }
 
+/// About how many tokens that has which replaces messages.
+fn expected(rules: &ContextRules, method: Method) -> u64 {
+    match method {
+        Method::Llm => u64::from(rules.summary.max_tokens),
+        Method::Local => LOCAL_TOKENS,
+        Method::Truncate => NOTE_TOKENS,
+    }
+}
+
+/// The place behind the last message that any method would replace: where one fails, what the next one replaces is written down, too.
+fn furthest(subject: &Subject<'_>, rules: &ContextRules) -> u64 {
+    let cuts = rules.compaction.methods().iter().filter_map(|method| subject.replaced(expected(rules, *method)));
+    cuts.map(|replaced| subject.place_of(&replaced.cut)).max().unwrap_or(0)
+}
+
 fn round(driver: &Driver, method: Option<Method>) -> Round {
     let whole = View::default();
     let subject = subject(driver, &whole);
@@ -74,14 +94,16 @@ fn round(driver: &Driver, method: Option<Method>) -> Round {
     if let Some(pruned) = subject.prune() {
         return Round::Event(ContextEvent::Pruned(pruned));
     }
-    let rules = &driver.recorder.run().spec().rules.context;
-    let expected = match method {
-        Method::Llm => u64::from(rules.summary.max_tokens),
-        Method::Local => LOCAL_TOKENS,
-        Method::Truncate => NOTE_TOKENS,
-    };
+    let run = driver.recorder.run();
+    let rules = &run.spec().rules.context;
     let too_few = "the messages that could be left out are too few";
-    let Some(replaced) = subject.replaced(expected) else { return Round::Event(failed(step, method, too_few)) };
+    let Some(replaced) = subject.replaced(expected(rules, method)) else {
+        return Round::Event(failed(step, method, too_few));
+    };
+    let upto = subject.place_of(&replaced.cut);
+    if let Some(from) = run.due_flush(upto) {
+        return Round::Flush(Due { from, upto: upto.max(furthest(&subject, rules)) });
+    }
     let text = match method {
         Method::Llm => return Round::Ask(Asked { cut: replaced.cut.clone() }),
         Method::Local => local::summary(replaced.messages.iter().copied(), replaced.earlier),

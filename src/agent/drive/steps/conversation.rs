@@ -56,6 +56,19 @@ pub(super) fn tell(driver: &Driver, event: &ContextEvent) {
             let (method, reason) = (failed.method.as_str(), &failed.reason);
             tracing::warn!(%run, method, reason, "the conversation could not be shortened in this way");
         }
-        ContextEvent::CompactionStarted(_) | ContextEvent::WindowLearned(_) => {}
+        ContextEvent::FlushEnded(ended) if ended.messages > 0 => {
+            let (messages, iterations, writes, error) = (ended.messages, ended.round, ended.writes, &ended.error);
+            if let Some(error) = error {
+                tracing::warn!(%run, messages, iterations, writes, error, "what matters was not written into memory to the end");
+            } else {
+                tracing::info!(%run, messages, iterations, writes, "a model wrote into memory what matters");
+            }
+        }
+        ContextEvent::CompactionStarted(_)
+        | ContextEvent::WindowLearned(_)
+        | ContextEvent::FlushAsked(_)
+        | ContextEvent::FlushAnswered(_)
+        | ContextEvent::FlushCalled(_)
+        | ContextEvent::FlushEnded(_) => {}
     }
 }

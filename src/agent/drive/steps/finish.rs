@@ -242,7 +242,8 @@ fn leaves_messages(run: &Run, outcome: &Outcome) -> bool {
     outcome.status().is_final() && !was_refused && run.status() != RunStatus::Queued
 }
 
-async fn read_session(driver: &Driver) -> Result<Option<Versioned>, Exit> {
+/// The run's session as it is now; `None` without one, or if it was deleted.
+pub(super) async fn read_session(driver: &Driver) -> Result<Option<Versioned>, Exit> {
     let recorder = &driver.recorder;
     if recorder.run().spec().session.is_none() {
         return Ok(None);

@@ -17,6 +17,8 @@ mod dispatch;
 mod fail;
 pub(super) mod fall_back;
 pub mod finish;
+pub mod flush;
+mod flush_call;
 pub(super) mod hedge;
 pub mod hooks;
 pub(super) mod judge_call;

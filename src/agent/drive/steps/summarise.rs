@@ -14,17 +14,16 @@ use crate::agent::context::fit::transcript::{INSTRUCTIONS, transcript};
 use crate::agent::context::request::summary_request;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
-use crate::agent::drive::steps::beside::{End, Heard, charge, hear};
+use crate::agent::drive::steps::beside::{End, Heard, called, charge, hear, reserve_and_record};
 use crate::agent::drive::steps::conversation::{failed, queue, subject, tell};
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::{self, partial_usage};
 use crate::failpoint;
 use crate::llm::Spent;
-use crate::store::CommitError;
 use crate::types::context::{Compacted, CompactionFailed, CompactionStarted, ContextEvent, Method, SummaryCall, View};
 use crate::types::event::Reservation;
 use crate::types::fallback::CallTerms;
-use crate::types::price::{PriceOrigin, StepModel};
+use crate::types::price::StepModel;
 use crate::types::{Event, Used};
 
 /// How many bytes of what a model is given are a token at least: more than what text usually has would not fit.
@@ -135,23 +134,7 @@ async fn settle(driver: &mut Driver, event: ContextEvent) -> Result<(), Exit> {
 async fn question(driver: &Driver, cut: &Cut) -> Result<Question, String> {
     let run = driver.recorder.run();
     let rules = &run.spec().rules.context.summary;
-    let (model, terms) = match &rules.model {
-        None => (run.model().clone(), run.terms()),
-        Some(name) => {
-            let called = driver.generation.catalog.called(name).await.map_err(|error| error.to_string())?;
-            let facts = called.facts;
-            let terms = CallTerms {
-                price: facts.price,
-                context_window: facts.context_window,
-                max_output_tokens: facts.max_output_tokens,
-            };
-            (Arc::new(called.into_step_model()), terms)
-        }
-    };
-    let has_cost_budget = run.spec().limits.cost_budget.is_some() || driver.meter.has_cost_budget();
-    if model.price_origin == PriceOrigin::Guessed && has_cost_budget {
-        return Err(format!("there is a cost budget, and no price is known for the model {}", model.model));
-    }
+    let (model, terms) = called(driver, rules.model.as_deref()).await?;
     let most = u64::from(rules.max_tokens).min(terms.max_output_tokens).min(terms.context_window / MOST_PART);
     let room = terms.context_window.saturating_sub(most + budget::estimate(INSTRUCTIONS.len())) * BYTES;
     let whole = View::default();
@@ -185,26 +168,11 @@ async fn begin(driver: &mut Driver, step: u32, question: &Question) -> Result<Be
     };
     let (model, messages) = (question.model.clone(), question.messages);
     let started = CompactionStarted { step, messages, model, reserved };
-    match try_begin(driver, &started).await {
+    let event = Event::Context(Box::new(ContextEvent::CompactionStarted(started.clone())));
+    match reserve_and_record(driver, (step, reserved), event, |tx| tx).await {
         Ok(true) => Ok(Begun::Made(started)),
         Ok(false) => Ok(Begun::Told),
         Err(Refusal::Short(short)) => Ok(Begun::Refused(format!("a budget of the {} has no room for it", short.owner))),
         Err(Refusal::Failed(error)) => Err(error.into()),
     }
-}
-
-/// Reserves in the key's budgets, then records the call and reserves in the session's budgets in one commit; `false` if a
-/// command comes first.
-async fn try_begin(driver: &mut Driver, started: &CompactionStarted) -> Result<bool, Refusal> {
-    driver.meter.reserve(&driver.recorder, started.step, started.reserved).await?;
-    let change = driver.meter.begin(driver.recorder.run(), started.reserved);
-    let event = Event::Context(Box::new(ContextEvent::CompactionStarted(started.clone())));
-    let refusal = match driver.record_unless_told([event], change).await {
-        Ok(true) => return Ok(true),
-        Ok(false) => None,
-        Err(error) => Some(driver.meter.refusal(&driver.recorder, error, started.reserved).await),
-    };
-    let given_back: Result<(), CommitError> = driver.meter.cancel(&driver.recorder).await;
-    given_back.map_err(Refusal::Failed)?;
-    refusal.map_or(Ok(false), Err)
 }

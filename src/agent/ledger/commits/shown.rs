@@ -1,5 +1,9 @@
 //! What a session keeps of how its conversation is shown, when a run ends in it. Pure.
 
+use super::put_session;
+use crate::agent::ledger::retention::Retention;
+use crate::agent::ledger::session::Versioned;
+use crate::store::Tx;
 use crate::types::RunSpec;
 use crate::types::context::SessionContext;
 use crate::types::session::Session;
@@ -9,6 +13,32 @@ use crate::types::session::Session;
 /// another run has added some before them: only what holds for those that the run began with is kept. What reaches further than what
 /// the session has replaces it.
 pub(super) fn keep_context(session: &mut Session, context: Option<SessionContext>, spec: &RunSpec, ended_at: u64) {
+    let flushed = flushed(session, context.as_ref(), spec.history_len, ended_at);
+    keep_view(session, context, spec, ended_at);
+    if flushed > 0 {
+        session.context.get_or_insert_default().flushed = flushed.min(session.message_count);
+    }
+}
+
+/// Of how many messages from the beginning what matters was written down. Where the run wrote down what matters of its own and others
+/// were added before those, that counts as written down too: nothing is written down twice.
+fn flushed(session: &Session, ours: Option<&SessionContext>, began_at: u64, ended_at: u64) -> u64 {
+    let known = session.context.as_ref().map_or(0, |known| known.flushed);
+    let ours = ours.map_or(0, |ours| ours.flushed);
+    let shifted = if ours > began_at { ours + ended_at.saturating_sub(began_at) } else { ours };
+    known.max(shifted)
+}
+
+/// Lets the session name the first `upto` messages of its history as those that what matters of is written down, or is about to be.
+/// The commit fails if the session was changed since it was read.
+pub fn claim_flush(tx: Tx, session: Versioned, upto: u64, spec: &RunSpec, retention: Retention) -> Tx {
+    let Versioned { mut session, version } = session;
+    session.context.get_or_insert_default().flushed = upto;
+    let ttl = retention.session_ttl_under(&session, spec);
+    put_session(tx, &session, version, ttl)
+}
+
+fn keep_view(session: &mut Session, context: Option<SessionContext>, spec: &RunSpec, ended_at: u64) {
     let began_at = spec.history_len;
     let covered = session.context.as_ref().map_or(0, |known| known.view.covers);
     let is_further = |ours: &SessionContext| ours.view.covers > covered;
@@ -49,6 +79,23 @@ mod tests {
         session.context = known.map(Box::new);
         keep_context(&mut session, ours, &RunSpec { history_len: 10, compacts, ..spec() }, ended_at);
         session.context.map_or((0, false), |kept| (kept.view.covers, kept.anchor.is_some()))
+    }
+
+    #[test]
+    fn what_was_written_down_once_is_never_written_down_again() {
+        let kept = |known: u64, ours: u64, ended_at: u64| {
+            let mut session = Session { message_count: ended_at + 4, ..Session::new(SessionId::mint()) };
+            let of = |flushed| SessionContext { flushed, ..SessionContext::default() };
+            session.context = (known > 0).then(|| Box::new(of(known)));
+            let ours = (ours > 0).then(|| of(ours));
+            keep_context(&mut session, ours, &RunSpec { history_len: 10, ..spec() }, ended_at);
+            session.context.map_or(0, |kept| kept.flushed)
+        };
+        assert_eq!(kept(0, 0, 10), 0);
+        assert_eq!(kept(0, 12, 10), 12, "the run's own messages too");
+        assert_eq!(kept(8, 0, 10), 8, "the run wrote nothing down");
+        assert_eq!(kept(9, 8, 10), 9, "another run went further");
+        assert_eq!(kept(10, 12, 14), 16, "others were added before its own");
     }
 
     #[test]

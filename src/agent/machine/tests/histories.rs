@@ -103,6 +103,7 @@ impl Chance {
             Step::FallBack
             | Step::Fit(_)
             | Step::DropCompaction(_)
+            | Step::Flush
             | Step::DropJudging(_)
             | Step::WarnBudget { .. }
             | Step::AskStartHooks

@@ -14,6 +14,7 @@ use crate::llm::offered::OfferedModel;
 use crate::llm::openai::messages::json;
 use crate::llm::told_window::Told;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn, Spent};
+use crate::types::context::FLUSH_PROMPT;
 use crate::types::{Conversation, Role, TurnEnd, Usage};
 
 /// What becomes of a request for a summary.
@@ -25,6 +26,22 @@ pub(in crate::agent::tests) enum Summaries {
     Slow,
     /// The model says nothing.
     Empty,
+    /// The model fails, and may have cost something.
+    Failing,
+    /// The model never ends.
+    Stalled,
+}
+
+/// What becomes of a request to write down what matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::agent::tests) enum Flushes {
+    /// The model adds a line that says the how many-th this is, and calls a tool that it does not have.
+    #[default]
+    Written,
+    /// It adds a line each time that it is asked.
+    Endless,
+    /// The same after a minute each.
+    Slow,
     /// The model fails, and may have cost something.
     Failing,
     /// The model never ends.
@@ -43,6 +60,8 @@ pub(in crate::agent::tests) struct Windowed {
     pub(in crate::agent::tests) refused: AtomicUsize,
     pub(in crate::agent::tests) requests: Mutex<Vec<Conversation>>,
     pub(in crate::agent::tests) summarised: Mutex<Vec<Conversation>>,
+    pub(in crate::agent::tests) flushes: Mutex<Flushes>,
+    pub(in crate::agent::tests) flushed: Mutex<Vec<Conversation>>,
 }
 
 impl Windowed {
@@ -56,6 +75,8 @@ impl Windowed {
             refused: AtomicUsize::new(0),
             requests: Mutex::default(),
             summarised: Mutex::default(),
+            flushes: Mutex::default(),
+            flushed: Mutex::default(),
         })
     }
 
@@ -104,6 +125,43 @@ impl Windowed {
     }
 }
 
+impl Windowed {
+    fn flush(&self, conversation: &Conversation) -> DeltaStream {
+        let begins = |conversation: &Conversation| conversation.iter().count() == 2;
+        let (number, asked) = {
+            let flushed = self.flushed.lock();
+            (flushed.iter().filter(|asked| begins(asked)).count().saturating_sub(1), flushed.len() - 1)
+        };
+        let says = |text: &str, calls: Vec<ModelCall>| {
+            let usage = Usage { prompt_tokens: tokens(conversation), completion_tokens: 9, ..Usage::default() };
+            let turn = ModelTurn { usage: Some(usage), end: TurnEnd::Stop, ..ModelTurn::of("", text, calls) };
+            once(Ok(Delta::Finished(Box::new(turn))))
+        };
+        let adds = |line: String| ModelCall {
+            name: "memory_write".into(),
+            arguments: format!(r#"{{"name":"log","content":"{line}","mode":"append"}}"#),
+        };
+        match *self.flushes.lock() {
+            Flushes::Written if begins(conversation) => {
+                let other = ModelCall { name: "echo".into(), arguments: "{}".into() };
+                says("", vec![adds(format!("note {number}")), other])
+            }
+            Flushes::Written => says("NO_REPLY", Vec::new()),
+            Flushes::Endless => says("", vec![adds(format!("line {asked}"))]),
+            Flushes::Slow => {
+                let waits = futures_util::stream::once(tokio::time::sleep(Duration::from_secs(60)));
+                let said = says("", vec![adds(format!("line {asked}"))]);
+                waits.flat_map(move |()| futures_util::stream::empty()).chain(said).boxed()
+            }
+            Flushes::Failing => {
+                let error = ModelError::new(ModelErrorKind::Transient, "it broke");
+                once(Err(error.having(Spent::Unknown)))
+            }
+            Flushes::Stalled => once(Ok(Delta::Begun)).chain(futures_util::stream::pending()).boxed(),
+        }
+    }
+}
+
 /// One delta, a little later.
 fn once(delta: Result<Delta, ModelError>) -> DeltaStream {
     let later = async {
@@ -127,6 +185,10 @@ impl Model for Windowed {
         if first.is_some_and(|message| json(message).contains(&INSTRUCTIONS[..60])) {
             self.summarised.lock().push(conversation.clone());
             return self.summarise(&conversation);
+        }
+        if first.is_some_and(|message| json(message).contains(&FLUSH_PROMPT[..60])) {
+            self.flushed.lock().push(conversation.clone());
+            return self.flush(&conversation);
         }
         once(self.turn(&conversation).map(|turn| Delta::Finished(Box::new(turn))))
     }

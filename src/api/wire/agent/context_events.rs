@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::types::context::{Compacted, CompactionFailed, CompactionStarted, Method, Pruned};
+use crate::types::context::{Compacted, CompactionFailed, CompactionStarted, FlushAsked, FlushEnded, Method, Pruned};
 
 /// Old results of tools are shortened in what the model is sent, so that the conversation fits.
 #[derive(Debug, Serialize, ToSchema)]
@@ -69,6 +69,76 @@ pub struct FailedCompaction<'a> {
     pub method: &'static str,
     /// Why, in a sentence.
     pub reason: &'a str,
+}
+
+/// A model is to write into its memory what matters in messages that are about to be replaced.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StartedFlush<'a> {
+    /// The event's number.
+    pub seq: u64,
+    /// The step that is to begin.
+    pub step: u32,
+    /// How many messages it is about.
+    pub messages: u64,
+    /// The upstream that is asked.
+    pub upstream: &'a str,
+    /// Its model.
+    pub model: &'a str,
+}
+
+/// The model has written down what matters.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CompletedFlush {
+    /// The event's number.
+    pub seq: u64,
+    /// The step that is to begin.
+    pub step: u32,
+    /// How many messages it was about.
+    pub messages: u64,
+    /// How often the model was called.
+    pub iterations: u32,
+    /// How often it wrote a note.
+    pub writes: u32,
+}
+
+/// The model has not written down what matters, or not to the end. The conversation is shortened all the same.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FailedFlush<'a> {
+    /// The event's number.
+    pub seq: u64,
+    /// The step that is to begin.
+    pub step: u32,
+    /// How many messages it was about.
+    pub messages: u64,
+    /// How often the model was called.
+    pub iterations: u32,
+    /// How often it wrote a note.
+    pub writes: u32,
+    /// Why, in a sentence.
+    pub reason: &'a str,
+}
+
+impl<'a> StartedFlush<'a> {
+    /// The first call of a flush; the others are no events.
+    pub(super) fn new(seq: u64, asked: &'a FlushAsked) -> Option<Self> {
+        let FlushAsked { step, round, messages, model, .. } = asked;
+        let (step, messages) = (*step, *messages);
+        (*round == 1).then(|| Self { seq, step, messages, upstream: &model.upstream, model: &model.model })
+    }
+}
+
+impl CompletedFlush {
+    pub(super) fn new(seq: u64, ended: &FlushEnded) -> Self {
+        let &FlushEnded { step, round: iterations, messages, writes, .. } = ended;
+        Self { seq, step, messages, iterations, writes }
+    }
+}
+
+impl<'a> FailedFlush<'a> {
+    pub(super) fn new(seq: u64, ended: &FlushEnded, reason: &'a str) -> Self {
+        let &FlushEnded { step, round: iterations, messages, writes, .. } = ended;
+        Self { seq, step, messages, iterations, writes, reason }
+    }
 }
 
 impl PrunedContext {

@@ -10,7 +10,9 @@ use utoipa::ToSchema;
 use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
-use crate::api::wire::agent::context_events::{CompactedContext, FailedCompaction, PrunedContext, StartedCompaction};
+use crate::api::wire::agent::context_events::{
+    CompactedContext, CompletedFlush, FailedCompaction, FailedFlush, PrunedContext, StartedCompaction, StartedFlush,
+};
 use crate::api::wire::agent::delegate::{BegunDelegate, EndedDelegate};
 use crate::api::wire::agent::ending::Ending;
 use crate::api::wire::agent::guarded::{FlaggedInput, JudgedGuardrail, TriggeredGuardrail, TruncatedInput};
@@ -30,9 +32,7 @@ use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
-use crate::types::{
-    BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolCall, ToolOutcome, ToolProgress,
-};
+use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolCall, ToolOutcome};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -112,6 +112,15 @@ pub enum NativeEvent<'a> {
     /// A method did not shorten the conversation.
     #[serde(rename = "compaction.failed")]
     CompactionFailed(FailedCompaction<'a>),
+    /// A model is to write into its memory what matters in messages that are about to be replaced.
+    #[serde(rename = "flush.started")]
+    FlushStarted(StartedFlush<'a>),
+    /// The model has written down what matters.
+    #[serde(rename = "flush.completed")]
+    FlushCompleted(CompletedFlush),
+    /// The model has not written down what matters, or not to the end.
+    #[serde(rename = "flush.failed")]
+    FlushFailed(FailedFlush<'a>),
     /// A budget is four fifths used: tokens, or US dollars.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
@@ -279,7 +288,9 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
         },
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
-        Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
+        Event::ToolProgress { step, call_id, name, progress } => {
+            NativeEvent::ToolProgress(CallProgress::new(seq, *step, call_id, name, progress))
+        }
         Event::QuestionAsked(asked) => NativeEvent::QuestionAsked(OpenQuestion::new(seq, asked)),
         Event::QuestionResolved(resolved) => NativeEvent::QuestionResolved(ClosedQuestion::new(seq, resolved)),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
@@ -347,18 +358,16 @@ fn context_event(seq: u64, event: &ContextEvent) -> Option<NativeEvent<'_>> {
         }
         ContextEvent::Compacted(compacted) => NativeEvent::ContextCompacted(CompactedContext::new(seq, compacted)),
         ContextEvent::CompactionFailed(failed) => NativeEvent::CompactionFailed(FailedCompaction::new(seq, failed)),
-        ContextEvent::WindowLearned(_) => return None,
+        ContextEvent::FlushAsked(asked) => NativeEvent::FlushStarted(StartedFlush::new(seq, asked)?),
+        ContextEvent::FlushEnded(ended) if ended.messages > 0 => match &ended.error {
+            None => NativeEvent::FlushCompleted(CompletedFlush::new(seq, ended)),
+            Some(reason) => NativeEvent::FlushFailed(FailedFlush::new(seq, ended, reason)),
+        },
+        ContextEvent::WindowLearned(_)
+        | ContextEvent::FlushAnswered(_)
+        | ContextEvent::FlushCalled(_)
+        | ContextEvent::FlushEnded(_) => return None,
     })
-}
-
-fn tool_progress<'a>(
-    seq: u64,
-    step: u32,
-    call_id: &'a CallId,
-    name: &'a str,
-    progress: &'a ToolProgress,
-) -> NativeEvent<'a> {
-    NativeEvent::ToolProgress(CallProgress::new(seq, step, call_id, name, progress))
 }
 
 fn tool_result<'a>(

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::api::wire::agent::budget::Budget;
 use crate::api::wire::agent::delegate::TreeUsage;
 use crate::api::wire::agent::guarded::VerdictObject;
-use crate::api::wire::compaction::CompactionEntry;
+use crate::api::wire::compaction::{CompactionEntry, FlushEntry};
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
@@ -122,6 +122,9 @@ pub struct ReportObject<'a> {
     /// Each time that earlier messages were replaced in what models are shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compactions: Vec<CompactionEntry>,
+    /// Each time that a model wrote down what matters before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flushes: Vec<FlushEntry<'a>>,
 }
 
 /// One model call and its tools.
@@ -282,6 +285,7 @@ impl<'a> ReportObject<'a> {
             steps: report.steps.iter().enumerate().map(|(place, step)| StepObject::new(place, step)).collect(),
             guardrails: report.guardrails.iter().flat_map(|said| &said.0).map(VerdictObject::new).collect(),
             compactions: report.compactions.iter().flat_map(|done| &done.0).map(CompactionEntry::from).collect(),
+            flushes: report.compactions.iter().flat_map(|done| &done.1).map(FlushEntry::from).collect(),
         }
     }
 }

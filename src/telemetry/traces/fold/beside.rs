@@ -4,7 +4,7 @@ use super::SpanFold;
 use crate::telemetry::traces::describe;
 use crate::telemetry::traces::names;
 use crate::types::SpanKey;
-use crate::types::context::{Compacted, CompactionFailed, ContextEvent, SummaryCall};
+use crate::types::context::{Compacted, CompactionFailed, ContextEvent, FlushAnswered, FlushEnded, SummaryCall};
 use crate::types::guard::{Guarded, Judged, Verdict};
 use crate::types::hedge::HedgeEnded;
 use crate::types::price::StepModel;
@@ -25,35 +25,61 @@ impl SpanFold {
         }
     }
 
-    /// What a model is shown of the conversation was shortened. A model call that summarised is a span of its own.
+    /// What a model is shown of the conversation was shortened. A model call that summarised is a span of its own, and so is one by
+    /// which what matters was written down.
     pub(super) fn shorten(&mut self, event: &ContextEvent) {
-        let called = match event {
-            ContextEvent::Compacted(Compacted { step, latency_ms, call, .. })
-            | ContextEvent::CompactionFailed(CompactionFailed { step, latency_ms, call, interrupted: false, .. }) => {
-                call.as_deref().map(|call| (*step, *latency_ms, call))
+        match event {
+            ContextEvent::Compacted(Compacted { step, latency_ms, call: Some(call), .. }) => {
+                self.called_beside(SpanKey::Summary(*step, call.messages), (*step, *latency_ms, call), None);
+            }
+            ContextEvent::CompactionFailed(CompactionFailed {
+                step,
+                latency_ms,
+                call: Some(call),
+                interrupted: false,
+                ..
+            }) => {
+                let key = SpanKey::Summary(*step, call.messages);
+                self.called_beside(key, (*step, *latency_ms, call), Some("compaction_failed"));
+            }
+            ContextEvent::FlushAnswered(FlushAnswered { step, round, latency_ms, call, lost: false, .. }) => {
+                let key = SpanKey::Flush(*step, *round);
+                self.called_beside(key, (*step, *latency_ms, call), None);
+            }
+            ContextEvent::FlushEnded(FlushEnded { step, round, latency_ms, call: Some(call), .. }) => {
+                let key = SpanKey::Flush(*step, *round);
+                self.called_beside(key, (*step, *latency_ms, call), Some("flush_failed"));
             }
             ContextEvent::Pruned(_)
             | ContextEvent::CompactionStarted(_)
+            | ContextEvent::Compacted(_)
             | ContextEvent::CompactionFailed(_)
-            | ContextEvent::WindowLearned(_) => None,
-        };
-        if let Some((step, latency_ms, call)) = called {
-            self.summarised(step, latency_ms, call, matches!(event, ContextEvent::CompactionFailed(_)));
+            | ContextEvent::WindowLearned(_)
+            | ContextEvent::FlushAsked(_)
+            | ContextEvent::FlushAnswered(_)
+            | ContextEvent::FlushCalled(_)
+            | ContextEvent::FlushEnded(_) => {}
         }
         if let Some(moment) = describe::shortened(event, self.now_ms) {
             self.root.add(moment);
         }
     }
 
-    fn summarised(&mut self, step: u32, latency_ms: u64, call: &SummaryCall, has_failed: bool) {
+    fn called_beside(
+        &mut self,
+        key: SpanKey<'_>,
+        (step, latency_ms, call): (u32, u64, &SummaryCall),
+        failed: Option<&'static str>,
+    ) {
         let earliest = self.root.start_ms;
-        let mut span = self.begin(SpanKey::Summary(step, call.messages), "").within(self.stage());
+        let mut span = self.begin(key, "").within(self.stage());
         span.start_ms = self.now_ms.saturating_sub(latency_ms).max(earliest);
         span.end_ms = self.now_ms;
         let provider = self.providers.of(&call.model.upstream);
-        describe::summarising(&mut span, &self.subject, (call, provider), step);
-        if has_failed {
-            span.fail("compaction_failed", "");
+        let describe = if let SpanKey::Flush(..) = key { describe::flushing } else { describe::summarising };
+        describe(&mut span, &self.subject, (call, provider), step);
+        if let Some(why) = failed {
+            span.fail(why, "");
         }
         self.push(span);
     }
