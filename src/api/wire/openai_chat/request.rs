@@ -122,7 +122,8 @@ pub struct CompletionRequest<'a> {
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
-    let warnings = warnings(&unknown)?;
+    check_supported(&unknown.members)?;
+    let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);

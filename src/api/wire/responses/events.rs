@@ -162,6 +162,7 @@ impl State {
             | Event::TurnFinished { .. }
             | Event::Guarded(_)
             | Event::Context(_)
+            | Event::Delegated(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
