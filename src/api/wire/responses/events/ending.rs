@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use super::said::Kind;
 use super::{About, OpenCall, Progress, State, WithItem};
+use crate::api::wire::last_words::last_words;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::responses::object::{FailureObject, IncompleteDetails};
 use crate::api::wire::responses::output::{ClientCall, ItemStatus, OutputItem, Phase};
 use crate::api::wire::responses::{id, tool_names};
-use crate::types::question::asked;
-use crate::types::{ErrorKind, Outcome, RunStatus, StopReason};
+use crate::types::{ErrorKind, Outcome, StopReason};
 
 /// What clients are told of an end.
 #[derive(Debug, Clone, Copy)]
@@ -138,19 +138,7 @@ impl State {
                 let tools: Vec<_> = required().map(|required| format!("`{}`", required.call.name)).collect();
                 Some(format!("An approval is needed before {} can be called.", tools.join(", ")))
             }
-            StopReason::OutcomeAsked => {
-                let reasons = required().filter_map(|required| required.reason.clone());
-                Some(reasons.collect::<Vec<_>>().join("\n"))
-            }
-            StopReason::AskUser if self.text_out => asked(outcome).map(|text| text.trim_start().to_owned()),
-            reason => {
-                let says_why = outcome.status() == RunStatus::Incomplete || reason.is_told_in_words();
-                let sentence = || match outcome.message() {
-                    Some(sentence) if outcome.output_text.is_empty() => sentence.into_owned(),
-                    Some(_) | None => outcome.output_text.clone(),
-                };
-                (says_why && !self.text_out).then(sentence).filter(|text| !text.is_empty())
-            }
+            _ => last_words(outcome, self.text_out),
         }
     }
 
