@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use crate::api::auth::Caller;
 use crate::api::state::Api;
+use crate::api::wire::messages::error::MessagesErrorBody;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
@@ -23,7 +24,7 @@ use crate::config::Scope;
 
 #[derive(OpenApi)]
 #[openapi(
-    components(schemas(ErrorBody, OrderText, RunStatusText)),
+    components(schemas(ErrorBody, MessagesErrorBody<'_>, OrderText, RunStatusText)),
     info(title = "Loopgate"),
     tags(
         (name = "completions", description = "Run the tool loop"),

@@ -58,10 +58,6 @@ def streamed():
     return seen(final) | {"same": said == text(final)}
 
 
-def events():
-    return {"types": [event.type for event in create(stream=True)]}
-
-
 def thinking():
     return seen(create(thinking={"type": "enabled", "budget_tokens": 2000}, max_tokens=4000))
 
@@ -123,7 +119,7 @@ def broken_stream():
 
 
 def left():
-    with client.messages.stream(**asked) as stream:
+    with client.messages.stream(**asked, extra_body={"agent": {"reconnect_grace_ms": 0}}) as stream:
         for piece in stream.text_stream:
             return {"text": piece}
 

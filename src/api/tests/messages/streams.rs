@@ -115,13 +115,6 @@ async fn a_silent_stream_tells_that_it_lives() {
     assert_eq!(events[1], json!({"type": "ping"}));
 }
 
-#[tokio::test]
-async fn what_became_void_is_left_out_of_a_message() {
-    let turns = vec![Say::Break(&["Half"]), Say::Text(&["Whole."])];
-    let message = Server::new(turns).ok(&ask("Hi")).await;
-    assert_eq!((text(&message), kinds(&message)), ("Whole.".to_owned(), vec!["text"]));
-}
-
 /// A stream cannot take back what it said.
 #[tokio::test]
 async fn a_stream_whose_text_became_void_ends_with_an_error() {

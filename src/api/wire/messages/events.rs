@@ -241,7 +241,7 @@ impl State {
             return;
         }
         if self.shown.frames && self.text_out {
-            let message = "What the model said is void, and this stream cannot take it back; the run goes on.";
+            let message = "What the model said is void, and this stream cannot take it back.";
             self.write_error("api_error", "provider_error", message, out);
             self.progress = Progress::Ended;
             return;

@@ -115,11 +115,10 @@ impl Reader {
                 other => self.add(other),
             }
         }
-        // What is said beside results comes after them.
         if said.is_empty() && !has_results {
             return Err(WireError::new(ErrorCode::InvalidValue, "must have a block"));
         }
-        self.check_answered()?;
+        // What is said beside results comes after them.
         self.said(Role::User, said);
         Ok(())
     }
