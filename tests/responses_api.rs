@@ -150,3 +150,26 @@ async fn a_response_is_its_tenants() {
     server.use_key("lg_one");
     assert_eq!(server.get(&format!("{ENDPOINT}/{id}")).await.ok()["output"], first["output"]);
 }
+
+/// Who may only ask decides about no call, by whichever endpoint.
+#[tokio::test]
+async fn only_a_key_that_may_approve_decides_in_a_response() {
+    let upstream =
+        Upstream::start([Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")]).await;
+    let keys =
+        "[keys.asks]\nkey_env = \"ASKS\"\nscopes = [\"run\", \"read\"]\n[keys.approves]\nkey_env = \"APPROVES\"\n";
+    let config = format!("{}{keys}", upstream.config());
+    let mut server = TestServer::builder(&config).env("ASKS", "lg_asks").env("APPROVES", "lg_approves").start().await;
+    server.use_key("lg_asks");
+    let gated = json!([{"type": "mcp", "server_label": "loopgate", "require_approval": "always"}]);
+    let first = server.post(ENDPOINT, &ask(&json!({"tools": gated}))).await.ok();
+    let request = &first["output"][0];
+    assert_eq!(request["type"], "mcp_approval_request", "{first}");
+    let approval = json!([{"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": true}]);
+    let decision = ask(&json!({"previous_response_id": first["id"], "input": approval, "tools": gated}));
+    let refused = server.post(ENDPOINT, &decision).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    server.use_key("lg_approves");
+    let second = server.post(ENDPOINT, &decision).await.ok();
+    assert_eq!(second["output"][1]["content"][0]["text"], "42", "{second}");
+}

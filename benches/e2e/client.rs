@@ -47,7 +47,12 @@ pub(crate) struct Ask {
 impl Ask {
     /// Asks `subject`, which listens on `address`, for what `model` says, as a stream.
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
-        let (body, answer) = (script::request(model, true), script::answer(model));
+        let body = if subject == Subject::LoopgateResponses {
+            script::request_for_response(model)
+        } else {
+            script::request(model, true)
+        };
+        let answer = script::answer(model);
         Self { address, path: subject.path(), body, answer, streamed: true, sessions: None, session: None }
     }
 
@@ -192,11 +197,13 @@ struct Answer {
     done: bool,
 }
 
-/// What matters of an event's data, on either endpoint.
+/// What matters of an event's data, on any endpoint.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
+    /// A piece of text, as responses have it.
+    delta: Option<String>,
     error: Option<IgnoredAny>,
 }
 
@@ -257,6 +264,7 @@ impl Answer {
         if chunk.error.is_some() {
             return Err(format!("it failed: {}", String::from_utf8_lossy(json)).into());
         }
+        self.text.extend(chunk.delta);
         self.text.extend(chunk.choices.into_iter().filter_map(|choice| choice.delta.content));
         Ok(())
     }

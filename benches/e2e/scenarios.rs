@@ -18,12 +18,25 @@ const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject:
 /// All servers.
 const SERVERS: [Subject; 5] =
     [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent, Subject::Smg];
+/// All servers, and Loopgate's responses.
+const DIALECTS: [Subject; 6] = [
+    Subject::PassThrough,
+    Subject::LeastLoop,
+    Subject::LoopgateChat,
+    Subject::LoopgateAgent,
+    Subject::LoopgateResponses,
+    Subject::Smg,
+];
 /// All servers, and none.
 const PATHS: [Subject; 5] =
     [Subject::Direct, Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
 
 /// What the other gateway takes.
 const BELOW_SMG: Target = Target { of: Subject::LoopgateChat, over: Subject::Smg, at_most: 1.0, stretch: 1.0 };
+
+/// What responses may take beside chat completions: they have more frames, and say more in each.
+const RESPONSES: Target =
+    Target { of: Subject::LoopgateResponses, over: Subject::LoopgateChat, at_most: 1.3, stretch: 1.3 };
 
 /// What a server still does after an answer is its cost, too: this long is waited for it.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
@@ -65,9 +78,13 @@ pub(crate) const PLAIN: CpuPlan = CpuPlan {
     model: script::PLAIN,
     connections: 16,
     requests: 1000,
-    subjects: &SERVERS,
+    subjects: &DIALECTS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0, stretch: 2.0 }, BELOW_SMG],
+    targets: &[
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0, stretch: 2.0 },
+        BELOW_SMG,
+        RESPONSES,
+    ],
 };
 
 pub(crate) const TOOLS3: CpuPlan = CpuPlan {
@@ -120,12 +137,13 @@ pub(crate) const BURST100: CpuPlan = CpuPlan {
     model: script::BURST100,
     connections: 16,
     requests: 400,
-    subjects: &SERVERS,
+    subjects: &DIALECTS,
     streamed: true,
     targets: &[
         Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6, stretch: 0.6 },
         Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 0.5, stretch: 0.3 },
         BELOW_SMG,
+        RESPONSES,
     ],
 };
 

@@ -22,7 +22,9 @@ pub(crate) enum Subject {
     LoopgateInOnePiece,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,
-    /// The same, under callgrind.
+    /// Loopgate, through OpenAI's Responses.
+    LoopgateResponses,
+    /// The same as through OpenAI's path, under callgrind.
     LoopgateCounted,
     /// The same, which sends one trace in ten to a collector.
     LoopgateTraced,
@@ -45,6 +47,7 @@ impl Subject {
             Self::LoopgateStreamed => "Loopgate, chat endpoint, streamed",
             Self::LoopgateInOnePiece => "Loopgate, `ask_in_one_piece`",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
+            Self::LoopgateResponses => "Loopgate, responses",
             Self::LoopgateCounted => "Loopgate, counted",
             Self::LoopgateTraced => "Loopgate, counted, with traces",
             Self::OverRedis => "Loopgate, over Redis",
@@ -55,6 +58,9 @@ impl Subject {
 
     /// Where completions are asked for.
     pub(crate) fn path(self) -> &'static str {
+        if self == Self::LoopgateResponses {
+            return "/v1/responses";
+        }
         if self == Self::LoopgateAgent { "/v1/agent/completions" } else { "/v1/chat/completions" }
     }
 
@@ -63,7 +69,9 @@ impl Subject {
             Self::Direct => Program::Upstream,
             Self::PassThrough => Program::PassThrough,
             Self::LeastLoop => Program::LeastLoop,
-            Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
+            Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent | Self::LoopgateResponses => {
+                Program::Loopgate
+            }
             Self::LoopgateCounted => Program::LoopgateCounted,
             Self::LoopgateTraced => Program::LoopgateTraced,
             Self::OverRedis => Program::LoopgateOverRedis,

@@ -92,11 +92,11 @@ impl ApiError {
             // Only the calls that items answer lead to runs here.
             error.param = Some("input".to_owned());
         }
-        error.code = match error.code {
-            ErrorCode::SessionBusy => ErrorCode::ConversationLocked,
-            ErrorCode::RunNotWaiting => ErrorCode::PreviousResponseNotReady,
-            code => code,
-        };
+        if error.code == ErrorCode::SessionBusy {
+            error.code = ErrorCode::ConversationLocked;
+        } else if error.code == ErrorCode::RunNotWaiting {
+            error.code = ErrorCode::PreviousResponseNotReady;
+        }
         self
     }
 

@@ -2,6 +2,10 @@
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::types::offer::ToolChoice;
+use crate::types::run::{OnDisconnect, OnUnknownOutcome, RunOptions};
 
 thread_local! {
     static COMPARISONS: Cell<usize> = const { Cell::new(0) };
@@ -28,5 +32,21 @@ impl PartialEq for CountedKey {
 impl Hash for CountedKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
+    }
+}
+
+/// The options of a run that asks for nothing.
+pub(crate) fn options() -> RunOptions {
+    RunOptions {
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
+        parallel_tool_calls: true,
+        on_disconnect: OnDisconnect::Continue,
+        on_unknown_outcome: OnUnknownOutcome::Fail,
+        reconnect_grace_ms: 0,
+        hide_intermediate_text: false,
+        stream_tool_arguments: false,
+        max_discards: 0,
+        response: None,
     }
 }

@@ -105,7 +105,7 @@ async fn failures() {
     let broken = || Reply::stream().text("Hel").cut();
     let replies = [broken(), broken(), broken()];
     for client in [python("responses.py"), node("responses.mjs")] {
-        let told = json!({"text": "HelHelHel", "code": "invalid_prompt", "attempts": 1});
+        let told = json!({"text": "HelHelHel", "code": "server_error", "attempts": 1});
         run(client, "broken_stream", &replies, "", &told).await;
     }
 }
@@ -137,7 +137,7 @@ async fn a_chain_of_responses() {
 
 #[tokio::test]
 async fn openais_agents() {
-    for client in [|| python("agents.py"), || node("agents.mjs")] {
+    for client in [|| python("with_agents.py"), || node("with_agents.mjs")] {
         for case in ["plain", "streamed"] {
             let replies = [calls_weather(), Reply::says("Rain."), Reply::says("Still.")];
             let expected = json!({"text": "Rain.", "called": ["Oslo"], "more": "Still."});

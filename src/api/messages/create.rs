@@ -1,6 +1,5 @@
 //! `POST /v1/messages`.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,18 +7,16 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
 
 use crate::agent::error::StartError;
-use crate::agent::follow::Follower;
 use crate::agent::limits::left::SharedSession;
 use crate::agent::{NewRun, Started};
 use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
-use crate::api::at_end::take_all;
 use crate::api::auth::Caller;
 use crate::api::completions::{request_context, write_budgets_left};
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
-use crate::api::log_fields::LogFields;
-use crate::api::messages::{json, paused};
+use crate::api::messages::paused;
+use crate::api::messages::unstreamed::answer;
 use crate::api::params::MessagesHeaders;
 use crate::api::readers::ReaderShare;
 use crate::api::sse;
@@ -28,9 +25,8 @@ use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::messages::events::{MessageEvents, Shown};
 use crate::api::wire::messages::object::MessageObject;
 use crate::api::wire::messages::request::{MessagesRequest, Shape};
-use crate::api::wire::{Encoder, RunNames, StreamEvent};
+use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
-use crate::types::Record;
 use crate::types::run::OnConflict;
 
 /// The beta whose clients read the arguments of server-side calls from deltas.
@@ -139,7 +135,7 @@ async fn respond(started: Started, shown: Shown, identity: &RequestIdentity) -> 
     let streams = shown.frames;
     let mut events = MessageEvents::new(RunNames::from(&head), shown);
     if !streams {
-        return at_its_end(follower.waiting_for_the_end(), events, identity).await;
+        return answer(follower.waiting_for_the_end(), events, identity).await;
     }
     if joined || replayed {
         // What became void meanwhile was read by nobody on this connection.
@@ -148,35 +144,4 @@ async fn respond(started: Started, shown: Shown, identity: &RequestIdentity) -> 
     }
     let names = events.names().clone();
     Ok(sse::stream(follower, events, &names))
-}
-
-/// The message once its run has ended or waits.
-pub(super) async fn at_its_end(
-    follower: Follower,
-    mut events: MessageEvents,
-    identity: &RequestIdentity,
-) -> Result<Response, ApiError> {
-    let mut take = |record: &Record| {
-        events.take(record);
-        if events.has_ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    if let Err(error) = take_all(follower, identity, &mut take).await {
-        let mut response = error.into_response();
-        sse::name_run(&mut response, events.names());
-        return Ok(response);
-    }
-    let Some(outcome) = events.outcome() else {
-        return Err(ApiError::internal(&"a run's log ended without its last event"));
-    };
-    let mut response = match &outcome.error {
-        Some(error) => {
-            let error = ApiError::from(error).in_messages();
-            if identity.may_try_again(outcome) { error } else { error.permanent() }.into_response()
-        }
-        None => json(&events.object()),
-    };
-    sse::name_run(&mut response, events.names());
-    let logged = LogFields::of(&mut response);
-    (logged.tokens, logged.cost_usd) = (Some(outcome.usage.total()), Some(outcome.cost.as_usd()));
-    Ok(response)
 }

@@ -4,6 +4,7 @@ pub mod count;
 pub mod create;
 mod paused;
 pub mod refusals;
+mod unstreamed;
 
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;

@@ -14,8 +14,8 @@ use crate::agent::follow::Follower;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::identity::RequestIdentity;
-use crate::api::messages::create::at_its_end;
 use crate::api::messages::json;
+use crate::api::messages::unstreamed::answer;
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::messages::events::{MessageEvents, Shown};
@@ -90,7 +90,7 @@ impl Paused {
         if streams {
             return Ok(sse::stream(follower, events, &names));
         }
-        at_its_end(follower, events, identity).await
+        answer(follower, events, identity).await
     }
 
     /// Waits until the run goes on; how it waits, if it does not.

@@ -123,9 +123,10 @@ pub(super) async fn read(
     let (new, shape) = request.into_run(context, &known)?;
     if let Some(session) = new.session.as_ref().filter(|_| names_conversation) {
         let found = api.agent.sessions().get(&caller.tenant, session).await;
-        found.map_err(|error| match error {
-            LookupError::SessionNotFound(_) => ApiError::from(error).at("conversation"),
-            error => error.into(),
+        found.map_err(|error| {
+            let is_missing = matches!(error, LookupError::SessionNotFound(_));
+            let error = ApiError::from(error);
+            if is_missing { error.at("conversation") } else { error }
         })?;
     }
     Ok((new, shape))
@@ -152,7 +153,9 @@ async fn at_once(mut follower: Follower, mut events: ResponseEvents) -> Result<R
         if page.is_empty() {
             break;
         }
-        page.iter().for_each(|record| events.take(record));
+        for record in &page {
+            events.take(record);
+        }
     }
     let mut response = json(&events.object());
     let (name, value) = POLL_AFTER;

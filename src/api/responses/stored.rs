@@ -68,7 +68,9 @@ impl Stored {
             if page.is_empty() {
                 break;
             }
-            page.iter().for_each(|record| events.take(record));
+            for record in &page {
+                events.take(record);
+            }
         }
         if events.has_begun() { Ok(events) } else { Err(no_response(id)) }
     }

@@ -13,6 +13,7 @@ use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
 use crate::types::fallback::FellBack;
 use crate::types::hedge::{HedgeEnded, HedgeStarted, KeptCall};
 use crate::types::price::StepModel;
+use crate::types::testing::options;
 use crate::types::trace::{RunTrace, SpanId};
 use crate::types::{
     BudgetStatus, CallId, Effect, ErrorKind, Event, Outcome, Record, RunId, SpanKey, StopReason, ToolCall, ToolOutcome,
@@ -156,21 +157,6 @@ fn of_step() -> impl Strategy<Value = Event> {
             budget: BudgetStatus::default(),
         }),
     ]
-}
-
-fn options() -> crate::types::run::RunOptions {
-    crate::types::run::RunOptions {
-        tool_choice: crate::types::offer::ToolChoice::Auto,
-        sampling: Arc::default(),
-        parallel_tool_calls: true,
-        on_disconnect: crate::types::run::OnDisconnect::Continue,
-        on_unknown_outcome: crate::types::run::OnUnknownOutcome::Fail,
-        reconnect_grace_ms: 0,
-        hide_intermediate_text: false,
-        stream_tool_arguments: false,
-        max_discards: 0,
-        response: None,
-    }
 }
 
 /// The same records, in which each step has a number of its own, and the run is queued once at most.

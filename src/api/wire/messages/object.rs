@@ -84,6 +84,7 @@ impl From<&Usage> for MessageUsage {
 
 /// What the last event of a stream says of its usage.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "clients read these names")]
 pub struct DeltaUsage {
     input_tokens: u64,
     cache_creation_input_tokens: u64,

@@ -155,12 +155,9 @@ impl ReadTools {
         let is_off = narrowed.as_ref().is_some_and(|narrowed| narrowed.enabled == Some(false));
         let listed = narrowed.and_then(|narrowed| narrowed.allowed_tools);
         let names = toolsets.remove(&label).unwrap_or(listed);
-        let patterns = match names {
-            _ if is_off => Vec::new(),
-            Some(names) => names.iter().map(|name| tool_names::joined(&label, name)).collect(),
-            None if label == tool_names::OWN => vec!["*".to_owned()],
-            None => vec![tool_names::joined(&label, "*")],
-        };
+        let all = || if label == tool_names::OWN { "*".to_owned() } else { tool_names::joined(&label, "*") };
+        let joined = |names: &[String]| names.iter().map(|name| tool_names::joined(&label, name)).collect();
+        let patterns = if is_off { Vec::new() } else { names.map_or_else(|| vec![all()], |names| joined(&names)) };
         self.selected.get_or_insert_default().extend(patterns);
         Ok(())
     }

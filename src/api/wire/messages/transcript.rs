@@ -110,9 +110,11 @@ impl Reader {
                 Block::Result(result) => {
                     has_results = true;
                     self.open.retain(|call| *call != result.call);
-                    self.steps.push(Step::Item(Item::Output(result)));
+                    self.add(Block::Result(result));
                 }
-                other => self.add(other),
+                Block::Call(_) | Block::Made(_) | Block::MadeResult(_) | Block::Thinking | Block::Dropped(_) => {
+                    self.add(block);
+                }
             }
         }
         if said.is_empty() && !has_results {
@@ -127,10 +129,10 @@ impl Reader {
         self.last_made.clear();
         for (index, view) in views(content)?.into_iter().enumerate() {
             let block = read_block(view, Speaker::Assistant).map_err(|error| error.within(&format!("[{index}]")))?;
-            match &block {
-                Block::Call(call) => self.open.push(call.id.clone()),
-                Block::Made(call) => self.last_made.push(call.id.clone()),
-                _ => {}
+            if let Block::Call(call) = &block {
+                self.open.push(call.id.clone());
+            } else if let Block::Made(call) = &block {
+                self.last_made.push(call.id.clone());
             }
             self.add(block);
         }

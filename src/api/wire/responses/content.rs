@@ -56,7 +56,9 @@ fn read_part(view: View, role: Role) -> Result<Part, WireError> {
             PartKind::Refusal(view.refusal.ok_or_else(|| missing("refusal"))?).into()
         }
         "input_image" if shows => {
-            let Some(url) = view.image_url else { return Err(foreign_or_missing(view.file_id, "image_url")) };
+            let Some(url) = view.image_url else {
+                return Err(foreign_or_missing(view.file_id.as_deref(), "image_url"));
+            };
             check_image_url(&url).map_err(|what| WireError::invalid("image_url", format!("the image URL {what}")))?;
             let source = data_of(&url).unwrap_or(Source::Url(url));
             PartKind::Image { source, detail: view.detail }.into()
@@ -82,7 +84,7 @@ fn read_file(view: View) -> Result<Part, WireError> {
             check_file_url(&url)?;
             Source::Url(url)
         }
-        (None, None) => return Err(foreign_or_missing(view.file_id, "file_data")),
+        (None, None) => return Err(foreign_or_missing(view.file_id.as_deref(), "file_data")),
     };
     Ok(PartKind::File { source, name: view.filename }.into())
 }
@@ -96,7 +98,7 @@ fn check_file_url(url: &str) -> Result<(), WireError> {
 }
 
 /// Why a part without its content is refused.
-fn foreign_or_missing(file_id: Option<String>, member: &str) -> WireError {
+fn foreign_or_missing(file_id: Option<&str>, member: &str) -> WireError {
     match file_id {
         Some(_) => {
             let message = format!("files that were uploaded elsewhere are not known here; send {member}");

@@ -30,7 +30,7 @@ fn of_message(message: &Message) -> Vec<Value> {
         Role::Assistant => return said(&parts.list),
         Role::Tool => return parts.list.iter().filter_map(Part::as_result).map(result).collect(),
     };
-    let content: Vec<_> = parts.list.iter().filter_map(|part| given(part)).collect();
+    let content: Vec<_> = parts.list.iter().filter_map(given).collect();
     vec![json!({"type": "message", "role": role, "status": "completed", "content": content})]
 }
 
@@ -81,7 +81,9 @@ fn given(part: &Part) -> Option<Value> {
         })),
         PartKind::File { source, name } => Some(match source {
             Source::Url(url) => json!({"type": "input_file", "file_url": url, "filename": name}),
-            source => json!({"type": "input_file", "file_data": url(source), "filename": name}),
+            source @ (Source::Base64 { .. } | Source::Id(_)) => {
+                json!({"type": "input_file", "file_data": url(source), "filename": name})
+            }
         }),
         PartKind::Audio { source: Source::Base64 { media_type, data } } => {
             let format = media_type.strip_prefix("audio/").unwrap_or(media_type);

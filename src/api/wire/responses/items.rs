@@ -50,17 +50,18 @@ pub fn messages_of(items: Vec<Item>, continues: bool) -> Result<Input, WireError
                 turn.add(call, result);
                 (turn.is_answered, turn.is_made) = (true, true);
             }
-            Item::Output(result) => match outputs.remove(&result.call) {
-                // The answer to a waiting run, which has the call.
-                Some(result) => {
+            Item::Output(result) => {
+                if let Some(result) = outputs.remove(&result.call) {
+                    // The answer to a waiting run, which has the call.
                     turn.close(&mut input);
                     input.messages.answered.push(result.call.clone());
                     input.unpaired += 1;
                     input.messages.all.push(Message::result(result));
+                } else {
+                    // It stands behind its call already.
+                    (turn.is_answered, turn.is_made) = (true, false);
                 }
-                // It stands behind its call already.
-                None => (turn.is_answered, turn.is_made) = (true, false),
-            },
+            }
             Item::Approval(approval) => input.approvals.push(approval),
             Item::Dropped(kind) if !input.dropped.contains(&kind) => input.dropped.push(kind),
             Item::Dropped(_) | Item::Known | Item::Reference(_) => {}

@@ -3,6 +3,7 @@
 //! A response is one leg of a run: from its first record, or from the request with which its client continued it, to the next
 //! end. Its ids are made of the run's, so any replica finds what an id names in the run's log.
 
+mod checks;
 pub mod content;
 pub mod events;
 pub mod frame;

@@ -198,6 +198,7 @@ impl<'a> McpCall<'a> {
     }
 
     /// The same call once it has ended so; `None` if it broke off.
+    #[must_use]
     pub fn ended(self, call: &'a ToolCall, outcome: Option<&ToolOutcome>) -> Self {
         let call = Self { arguments: &call.arguments, ..self };
         match outcome {

@@ -14,16 +14,16 @@ use crate::api::wire::asked::{Asked, MAX_DISCARDS, MAX_OUTPUT_TOKENS, RequestCon
 use crate::api::wire::body::{check_metadata, clip, located, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::responses::checks::{check_input, check_options, dropped, read_format, require_approval};
 use crate::api::wire::responses::id;
 use crate::api::wire::responses::input::{Known, read_input, references};
-use crate::api::wire::responses::items::{Input, messages_of};
+use crate::api::wire::responses::items::messages_of;
 use crate::api::wire::responses::tools::{ReadTools, read_tools};
 use crate::api::wire::vocabulary::metadata;
 use crate::types::json::RawValueEq;
 use crate::types::memory::MOST_USER;
-use crate::types::policy::{Layer, LayerOwner, Mode, Rule};
 use crate::types::response::{Echo, ResponseTerms};
-use crate::types::sampling::{ResponseFormat, Sampling};
+use crate::types::sampling::Sampling;
 use crate::types::{Message, Role, SessionId};
 
 /// A request for a response. Members that are not named here have no effect.
@@ -190,7 +190,7 @@ impl<'a> ResponseRequest<'a> {
         let mut input = messages_of(read_input(self.input, known)?, continues)?;
         check_input(&mut input, previous.is_some(), continues)?;
         let mut tools = read_tools(self.tools.as_deref().unwrap_or_default())?;
-        let terms = Arc::new(self.terms(&mut tools, &agent)?);
+        let terms = Arc::new(self.terms(&mut tools, &agent));
         let offer = tools.offer(self.tool_choice)?;
         let (sampling, is_json) = self.sampling()?;
         if let Some(selected) = tools.selected.take() {
@@ -201,13 +201,7 @@ impl<'a> ResponseRequest<'a> {
         if let Some(instructions) = self.instructions.as_ref().filter(|text| !text.is_empty()) {
             system.insert(0, Message::text(Role::System, instructions));
         }
-        let shape = Shape {
-            stream: self.stream.unwrap_or(false),
-            background: self.background.unwrap_or(false),
-            with_agent: agent.events != Some(EventsMode::None),
-            with_report: agent.include_report.unwrap_or(true),
-            terms: terms.clone(),
-        };
+        let shape = self.shape(&agent, &terms);
         let approvals = input.approvals;
         let asked = Asked {
             model: self.model,
@@ -239,6 +233,16 @@ impl<'a> ResponseRequest<'a> {
         Ok((new, shape))
     }
 
+    fn shape(&self, agent: &AgentOptions, terms: &Arc<ResponseTerms>) -> Shape {
+        Shape {
+            stream: self.stream.unwrap_or(false),
+            background: self.background.unwrap_or(false),
+            with_agent: agent.events != Some(EventsMode::None),
+            with_report: agent.include_report.unwrap_or(true),
+            terms: terms.clone(),
+        }
+    }
+
     fn previous(&self) -> Result<Option<Box<PreviousResponse>>, WireError> {
         let Some(id) = self.previous_response_id.as_deref().filter(|id| !id.is_empty()) else { return Ok(None) };
         let missing = || {
@@ -259,20 +263,18 @@ impl<'a> ResponseRequest<'a> {
             return session_id(agent.session_id.as_deref(), context.session_header.as_deref());
         };
         let named: Result<String, _> = serde_json::from_str(raw.get());
-        let id = match named {
-            Ok(id) => id,
-            Err(_) => {
-                let JsonObject(Conversation { id }) =
-                    located(raw.get()).map_err(|error| error.within("conversation"))?;
-                id
-            }
+        let id = if let Ok(id) = named {
+            id
+        } else {
+            let JsonObject(Conversation { id }) = located(raw.get()).map_err(|error| error.within("conversation"))?;
+            id
         };
         let missing = || WireError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(&id)));
         SessionId::parse(&id).map(Some).ok_or_else(|| missing().at("conversation"))
     }
 
     /// What the response says of the request.
-    fn terms(&self, tools: &mut ReadTools, agent: &AgentOptions) -> Result<ResponseTerms, WireError> {
+    fn terms(&self, tools: &mut ReadTools, agent: &AgentOptions) -> ResponseTerms {
         let text = self.text.as_ref().map(|JsonObject(text)| text);
         let raw = |raw: &RawValue| RawValueEq(raw.to_owned());
         let given = |raw: &&RawValue| raw.get() != "null";
@@ -297,7 +299,7 @@ impl<'a> ResponseRequest<'a> {
             prompt_cache_key: self.prompt_cache_key.clone(),
             safety_identifier: self.safety_identifier.clone(),
         };
-        Ok(ResponseTerms {
+        ResponseTerms {
             store: self.store.unwrap_or(true),
             background: self.background.unwrap_or(false),
             previous: self.previous_response_id.clone().filter(|id| !id.is_empty()),
@@ -306,7 +308,7 @@ impl<'a> ResponseRequest<'a> {
             custom: std::mem::take(&mut tools.custom),
             namespaced: std::mem::take(&mut tools.namespaced),
             echo,
-        })
+        }
     }
 
     fn effort(&self) -> Option<String> {
@@ -333,101 +335,4 @@ impl<'a> ResponseRequest<'a> {
         let is_json = sampling.asks_for_json();
         Ok((sampling, is_json))
     }
-}
-
-/// Refuses what other endpoints have for the same, or what the dialect cannot show.
-fn check_options(agent: &AgentOptions) -> Result<(), WireError> {
-    let refused = [
-        (agent.run_id.is_some(), "agent.run_id", "is not for responses: use previous_response_id"),
-        (agent.background.is_some(), "agent.background", "is not for responses: use the top-level background"),
-        (agent.dry_run == Some(true), "agent.dry_run", "is not for responses: use /v1/agent/completions"),
-        (
-            agent.events == Some(EventsMode::Extension),
-            "agent.events",
-            "must be native or none: clients of responses know no other events",
-        ),
-        (
-            agent.on_unknown_outcome == Some(crate::types::run::OnUnknownOutcome::Ask),
-            "agent.on_unknown_outcome",
-            "must be fail or tell_model: responses have no item by which a client could be asked",
-        ),
-    ];
-    match refused.into_iter().find(|(is_given, ..)| *is_given) {
-        Some((_, param, message)) => Err(WireError::invalid(param, message)),
-        None => Ok(()),
-    }
-}
-
-/// Checks that the items make a request together. One that decides about calls says nothing else; what stands before its
-/// decisions is the run's own.
-fn check_input(input: &mut Input, is_after_response: bool, continues: bool) -> Result<(), WireError> {
-    if !input.approvals.is_empty() {
-        let run = input.approvals[0].call.run();
-        if input.approvals.iter().any(|approval| approval.call.run() != run) {
-            return Err(WireError::invalid("input", "the approvals are of calls of different runs"));
-        }
-        input.messages = crate::api::wire::openai_chat::message::Messages::default();
-        return Ok(());
-    }
-    let is_empty = input.messages.all.is_empty();
-    if is_empty && !continues {
-        return Err(WireError::new(ErrorCode::MissingField, "input is missing").at("input"));
-    }
-    if is_after_response {
-        let paired = input.messages.answered.len() - input.unpaired;
-        if input.unpaired == 0 {
-            // Its own calls have their own results: the response that it continues is asked nothing.
-            input.messages.answered.clear();
-        } else if paired > 0 || input.messages.answers_from > 0 {
-            let message = "outputs for the previous response's calls must not stand beside other calls";
-            return Err(WireError::invalid("input", message));
-        }
-    }
-    Ok(())
-}
-
-/// What a caller should know about items that were left out.
-fn dropped(kinds: &[String]) -> Option<String> {
-    let names = kinds.join(", ");
-    (!names.is_empty()).then(|| format!("these items were made elsewhere and were left out: {names}"))
-}
-
-/// Has these tools ask for approvals, whatever else the request says.
-fn require_approval(new: &mut NewRun, patterns: Vec<String>) {
-    let ask = patterns.into_iter().map(Rule::of);
-    let layer = new.policy.get_or_insert_with(|| {
-        let (owner, mode) = (LayerOwner::Request, Mode::unless_said(&[]));
-        Arc::new(Layer { owner, mode, allow: Vec::new(), ask: Vec::new(), deny: Vec::new() })
-    });
-    Arc::make_mut(layer).ask.extend(ask);
-}
-
-/// Reads `text.format`.
-fn read_format(raw: &RawValue) -> Result<ResponseFormat, WireError> {
-    #[derive(Deserialize)]
-    struct View<'a> {
-        r#type: String,
-        name: Option<String>,
-        description: Option<String>,
-        #[serde(borrow)]
-        schema: Option<&'a RawValue>,
-        strict: Option<bool>,
-    }
-    let read = || {
-        let JsonObject(view): JsonObject<View<'_>> = located(raw.get())?;
-        Ok(match view.r#type.as_str() {
-            "text" => ResponseFormat::Text,
-            "json_object" => ResponseFormat::JsonObject,
-            "json_schema" => ResponseFormat::JsonSchema {
-                name: view.name.ok_or_else(|| crate::api::wire::body::missing("name"))?,
-                description: view.description,
-                schema: Some(RawValueEq(
-                    view.schema.ok_or_else(|| crate::api::wire::body::missing("schema"))?.to_owned(),
-                )),
-                strict: view.strict,
-            },
-            _ => return Err(WireError::invalid("type", "must be text, json_object or json_schema")),
-        })
-    };
-    read().map_err(|error: WireError| error.within("text.format"))
 }

@@ -280,7 +280,7 @@ fn custom(view: View<'_>) -> Result<ToolDefinition, WireError> {
         && r#type == "grammar"
     {
         let syntax = syntax.as_deref().unwrap_or("lark");
-        description += &format!("\n\nThe input follows this {syntax} grammar:\n{definition}");
+        description = format!("{description}\n\nThe input follows this {syntax} grammar:\n{definition}");
     }
     let parameters = json!({
         "type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"],

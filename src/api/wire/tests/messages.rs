@@ -10,7 +10,9 @@ fn streamed() -> MessageEvents {
 /// The message that a run's records come to.
 fn whole(records: &[Record]) -> serde_json::Value {
     let mut events = MessageEvents::new(names(), Shown::default());
-    records.iter().for_each(|record| events.take(record));
+    for record in records {
+        events.take(record);
+    }
     serde_json::to_value(events.object()).unwrap()
 }
 

@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use serde::Serialize;
 
-use super::said::Kind;
-use super::{Progress, State};
+use super::state::{Progress, State};
+use super::text::Kind;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::last_words::last_words;
 use crate::api::wire::messages::error::{kind_in_stream, message_of};
@@ -41,17 +41,17 @@ impl State {
         for call in std::mem::take(&mut self.calls) {
             self.write_block(&OutBlock::result(&call, NOT_FINISHED.to_owned(), true), out);
         }
-        match outcome.reason {
-            StopReason::ClientTools => self.write_client_calls(outcome, out),
-            StopReason::Approval => {
-                outcome.required_calls.iter().for_each(|required| self.write_server_call(&required.call, out));
+        if outcome.reason == StopReason::ClientTools {
+            self.write_client_calls(outcome, out);
+        } else if outcome.reason == StopReason::Approval {
+            for required in &outcome.required_calls {
+                self.write_server_call(&required.call, out);
             }
-            _ => {
-                if let Some(text) = last_words(outcome, self.text_out).filter(|_| outcome.error.is_none()) {
-                    self.say(self.step, Kind::Text, &text, out);
-                    self.close_text(out);
-                }
-            }
+        } else if outcome.error.is_none()
+            && let Some(text) = last_words(outcome, self.text_out)
+        {
+            self.say(self.step, Kind::Text, &text, out);
+            self.close_text(out);
         }
         self.ended = Some(Box::new(outcome.clone()));
         if let Some(error) = &outcome.error {

@@ -1,44 +1,10 @@
 //! Text and thinking, as they are written.
 
 use bytes::BytesMut;
-use serde::Serialize;
 
-use super::{BlockStart, BlockStop, State};
-use crate::api::wire::messages::frame::{DeltaHead, write};
-use crate::api::wire::messages::object::OutBlock;
-
-/// By what thinking is known to be a run's: the run has what its upstream signed.
-const SIGNATURE: &str = "bG9vcGdhdGU=";
-
-/// What kind of text it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    Thinking,
-}
-
-/// A block that is being written.
-#[derive(Debug)]
-pub(super) struct OpenText {
-    kind: Kind,
-    step: u32,
-    index: u32,
-    text: String,
-    deltas: DeltaHead,
-}
-
-/// A delta with nothing but a signature.
-#[derive(Serialize)]
-struct SignatureFrame {
-    index: u32,
-    delta: Signature,
-}
-
-#[derive(Serialize)]
-struct Signature {
-    r#type: &'static str,
-    signature: &'static str,
-}
+use super::state::{BlockStart, BlockStop, State};
+use super::text::{Kind, OpenText};
+use crate::api::wire::messages::frame::write;
 
 impl State {
     /// Adds a piece to the text of this kind, which begins with the first one.
@@ -63,33 +29,22 @@ impl State {
     fn begin_text(&mut self, step: u32, kind: Kind, out: &mut BytesMut) {
         self.close_text(out);
         self.begin(out);
-        let index = self.next_index();
-        let (delta, member, block) = match kind {
-            Kind::Text => ("text_delta", "text", OutBlock::Text { text: "" }),
-            Kind::Thinking => ("thinking_delta", "thinking", OutBlock::Thinking { thinking: "", signature: "" }),
-        };
+        let open = OpenText::new(kind, step, self.next_index());
         if self.shown.frames {
-            write("content_block_start", BlockStart { index, content_block: &block }, out);
+            let start = BlockStart { index: open.index, content_block: &open.begun() };
+            write("content_block_start", start, out);
         }
-        let deltas = DeltaHead::new(index, delta, member);
-        self.open = Some(OpenText { kind, step, index, text: String::new(), deltas });
+        self.open = Some(open);
     }
 
     /// Ends the text that is being written.
     pub(super) fn close_text(&mut self, out: &mut BytesMut) {
         let Some(open) = self.open.take() else { return };
-        let index = open.index;
-        if !self.shown.frames {
-            let block = match open.kind {
-                Kind::Text => OutBlock::Text { text: &open.text },
-                Kind::Thinking => OutBlock::Thinking { thinking: &open.text, signature: SIGNATURE },
-            };
-            return self.keep(Some(open.step), &block);
+        if self.shown.frames {
+            open.write_signature(out);
+            write("content_block_stop", BlockStop { index: open.index }, out);
+        } else {
+            self.keep(Some(open.step), &open.whole());
         }
-        if open.kind == Kind::Thinking {
-            let delta = Signature { r#type: "signature_delta", signature: SIGNATURE };
-            write("content_block_delta", SignatureFrame { index, delta }, out);
-        }
-        write("content_block_stop", BlockStop { index }, out);
     }
 }

@@ -1,6 +1,6 @@
 """OpenAI's agents for Python, whose model is the server, by way of responses.
 
-Usage: agents.py CASE BASE_URL. Prints one line of JSON, what a user would see; agents.mjs prints the same.
+Usage: with_agents.py CASE BASE_URL. Prints one line of JSON, what a user would see; with_agents.mjs prints the same.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 // OpenAI's agents for Node, whose model is the server, by way of responses.
 //
-// Usage: agents.mjs CASE BASE_URL, with the packages under LOOPGATE_TEST_NODE_MODULES. Prints one line of
-// JSON, what a user would see; agents.py prints the same.
+// Usage: with_agents.mjs CASE BASE_URL, with the packages under LOOPGATE_TEST_NODE_MODULES. Prints one line of
+// JSON, what a user would see; with_agents.py prints the same.
 
 import { createRequire } from 'node:module';
 
