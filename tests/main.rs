@@ -35,6 +35,7 @@ mod long_conversations;
 mod manifests;
 mod mcp;
 mod memory;
+mod messages_api;
 mod metrics;
 mod offers;
 mod openapi;

@@ -7,6 +7,7 @@ mod collector;
 mod conformance;
 mod description;
 mod mcp;
+mod messages;
 mod responses;
 
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ use crate::agent::stored_agents::{AgentError, Unreadable};
 use crate::agent::tool_results::ToolResultError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::wire::messages;
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, Row, row};
 use crate::api::wire::responses::param::renamed;
 use crate::types::{RunError, RunId};
@@ -96,6 +97,14 @@ impl ApiError {
         } else if error.code == ErrorCode::RunNotWaiting {
             error.code = ErrorCode::PreviousResponseNotReady;
         }
+        self
+    }
+
+    /// The error as clients of messages know it, which was found in a run and not in their request.
+    #[must_use]
+    pub fn in_messages(mut self) -> Self {
+        let error = &mut self.0.error;
+        error.param = error.param.take().map(|param| messages::error::renamed(&param));
         self
     }
 

@@ -2,8 +2,10 @@
 
 mod access;
 mod agent_files;
+mod agent_header;
 mod agents;
 mod approvals;
+mod at_end;
 pub mod auth;
 mod bodies;
 mod budget;
@@ -23,6 +25,7 @@ mod layers;
 pub mod log_fields;
 mod memory;
 mod memory_documents;
+mod messages;
 pub mod metrics;
 mod models;
 mod nested;
@@ -82,7 +85,7 @@ pub fn router(agent: Agent, rates: &Arc<RequestRates>, metrics: MetricsAccess) -
     let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from(DESCRIPTION));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
-    let router = routes(|guarded| guarded.layer(guard)).route(DESCRIPTION, get(description)).merge(docs);
+    let router = routes(|guarded| guarded.layer(guard.clone())).route(DESCRIPTION, get(description)).merge(docs);
     let router = router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_route);
     router.with_state(Api { agent, metrics })
 }

@@ -14,7 +14,10 @@ use crate::api::state::Api;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
 
-/// A model, in OpenAI's shape.
+/// When a model was made, which is not known, as Anthropic's clients read it.
+const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
+
+/// A model, in the shapes of OpenAI and Anthropic at once.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ModelObject {
     /// What a request's `model` says.
@@ -26,6 +29,12 @@ pub struct ModelObject {
     created: u64,
     /// The upstream, or `loopgate` for an agent.
     owned_by: String,
+    /// `model`.
+    r#type: &'static str,
+    /// The same as its id.
+    display_name: String,
+    /// Unknown: 1970-01-01T00:00:00Z.
+    created_at: &'static str,
 }
 
 /// Lists agents, then the models of upstreams.
@@ -57,12 +66,17 @@ impl ModelObject {
     /// The agent or the upstream's model of this `id`.
     fn new(id: String, resolved: Resolved) -> Self {
         let owned_by = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.called.upstream };
-        Self { id, object: "model", created: 0, owned_by }
+        Self::of(id, owned_by)
+    }
+
+    fn of(id: String, owned_by: String) -> Self {
+        let display_name = id.clone();
+        Self { id, object: "model", created: 0, owned_by, r#type: "model", display_name, created_at: UNKNOWN_TIME }
     }
 }
 
 impl From<Entry> for ModelObject {
     fn from(Entry { id, owner, .. }: Entry) -> Self {
-        Self { id, object: "model", created: 0, owned_by: owner }
+        Self::of(id, owner)
     }
 }

@@ -22,7 +22,7 @@ use crate::agent::error::LookupError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::sse::{self, DONE, KEEP_ALIVE, MOVE};
+use crate::api::sse::{self, KEEP_ALIVE, MOVE};
 use crate::api::state::Api;
 use crate::api::wire::agent::entry::write_entry;
 use crate::api::wire::{Encoder, RunNames};
@@ -190,7 +190,7 @@ fn events<E: Encoder>(
                         }
                     }
                     if follower.has_ended() {
-                        yield Ok(Bytes::from_static(DONE));
+                        yield Ok(Bytes::from_static(E::LAST_FRAME));
                     }
                 }
                 Ok(None) => break,

@@ -62,6 +62,31 @@ pub struct ResponseHeaders {
     retry_count: Option<u64>,
 }
 
+/// What the headers of a request for a message may say beside its body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handler reads the headers")]
+pub struct MessagesHeaders {
+    /// What the body may have as `agent`, as the same JSON
+    #[param(rename = "x-loopgate-agent", max_length = 8192)]
+    agent: Option<String>,
+    /// Names the session instead of the body
+    #[param(rename = "x-loopgate-session-id", pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    session_id: Option<String>,
+    /// 1 to 255 visible ASCII characters; the same key with the same body gives the first one's run
+    #[param(rename = "idempotency-key", pattern = "^[!-~]{1,255}$")]
+    idempotency_key: Option<String>,
+    /// How often Anthropic's library has sent this before; from 1 on it joins that attempt's run
+    #[param(rename = "x-stainless-retry-count")]
+    retry_count: Option<u64>,
+    /// Accepted, whatever it says
+    #[param(rename = "anthropic-version")]
+    version: Option<String>,
+    /// With `mcp-client` in it, the arguments of the server's calls are streamed as deltas
+    #[param(rename = "anthropic-beta")]
+    beta: Option<String>,
+}
+
 /// Which runs a list shows.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -12,22 +12,24 @@ use utoipa_axum::routes;
 
 use crate::api::auth::Caller;
 use crate::api::state::Api;
+use crate::api::wire::messages::error::MessagesErrorBody;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, metrics, models, questions, responses, run_events, run_trace, run_tree, runs, schedules,
-    session_copies, sessions, skills, splices, tool_results, tools, usage,
+    memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree, runs,
+    schedules, session_copies, sessions, skills, splices, tool_results, tools, usage,
 };
 use crate::config::Scope;
 
 #[derive(OpenApi)]
 #[openapi(
-    components(schemas(ErrorBody, OrderText, RunStatusText)),
+    components(schemas(ErrorBody, MessagesErrorBody<'_>, OrderText, RunStatusText)),
     info(title = "Loopgate"),
     tags(
         (name = "completions", description = "Run the tool loop"),
         (name = "responses", description = "Run the tool loop in the dialect of OpenAI's Responses"),
+        (name = "messages", description = "Run the tool loop in the dialect of Anthropic's Messages"),
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
@@ -60,16 +62,18 @@ macro_rules! row {
 }
 
 /// All routes; `guard` stands before those that are not open to everyone.
-pub fn routes(guard: impl FnOnce(Router<Api>) -> Router<Api>) -> Router<Api> {
+pub fn routes(guard: impl Fn(Router<Api>) -> Router<Api>) -> Router<Api> {
     let router =
         |rows: Vec<Row>| rows.into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handlers));
     let guarded = router(guarded()).route("/v1/models/{id}/{*rest}", get(models::get));
-    guard(guarded).merge(router(open()))
+    let in_shape = axum::middleware::from_fn(messages::refusals::in_shape);
+    let of_anthropic = guard(router(of_anthropic())).layer(in_shape);
+    guard(guarded).merge(of_anthropic).merge(router(open()))
 }
 
 /// What handlers and types say of the routes.
 pub fn describe() -> Document {
-    let mut guarded = table(guarded());
+    let mut guarded = table(guarded()).merge(table(of_anthropic()));
     description::guard(guarded.get_openapi_mut());
     OpenApiRouter::with_openapi(Description::openapi()).merge(guarded).merge(table(open())).into_openapi()
 }
@@ -83,6 +87,14 @@ fn open() -> Vec<Row> {
         row!("/metrics", get metrics::metrics),
         // It asks for the token of a call.
         row!("/v1/tool-results/{call_id}", post tool_results::answer),
+    ]
+}
+
+/// Those whose errors are in Anthropic's shape, even where a key is refused.
+fn of_anthropic() -> Vec<Row> {
+    vec![
+        needs(Scope::Run, row!("/v1/messages", post messages::create::create)),
+        needs(Scope::Run, row!("/v1/messages/count_tokens", post messages::count::count)),
     ]
 }
 

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
-pub use crate::api::wire::DONE;
 use crate::api::wire::{Encoder, RunNames};
 
 /// A comment line goes out after this much silence. Not a setting: proxies cut streams that are idle for a minute, and
@@ -27,7 +26,7 @@ pub const PIECE: usize = 64 << 10;
 /// Sends a reader to another replica: it comes back soon, with the last id that it has.
 pub const MOVE: &[u8] = b": this server is shutting down; go on through another one\nretry: 250\n\n";
 
-/// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
+/// Streams what the follower finds, as the encoder writes it, then what the dialect ends with.
 ///
 /// What is there already goes out in few pieces.
 pub fn stream<E: Encoder>(mut follower: Follower, encoder: E, names: &RunNames) -> Response {
@@ -39,12 +38,22 @@ pub fn stream<E: Encoder>(mut follower: Follower, encoder: E, names: &RunNames) 
 
 /// A response of events about a run.
 pub fn respond(body: Body, names: &RunNames) -> Response {
+    let mut response = of_events(body);
+    name_run(&mut response, names);
+    response
+}
+
+/// A stream whose frames are all there.
+pub fn whole(frames: Bytes) -> Response {
+    of_events(Body::from(frames))
+}
+
+fn of_events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    name_run(&mut response, names);
     response
 }
 
@@ -76,7 +85,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     }
                     let has_ended = encoder.has_ended();
                     if has_ended || follower.has_ended() {
-                        out.extend_from_slice(DONE);
+                        out.extend_from_slice(E::LAST_FRAME);
                     }
                     if !out.is_empty() {
                         is_silent = false;
@@ -128,6 +137,7 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
 mod tests {
     use super::*;
     use crate::api::wire::agent::events::AgentEvents;
+    use crate::api::wire::messages::events::MessageEvents;
     use crate::api::wire::openai_chat::stream::ChatChunks;
     use crate::api::wire::responses::events::ResponseEvents;
 
@@ -139,9 +149,10 @@ mod tests {
         let agent = size_of_stream::<AgentEvents, _>(events);
         let chat = size_of_stream::<ChatChunks, _>(events);
         let responses = size_of_stream::<ResponseEvents, _>(events);
+        let messages = size_of_stream::<MessageEvents, _>(events);
         assert!(
-            agent.max(chat).max(responses) <= 1_024,
-            "{agent}, {chat} and {responses} bytes, of which {} are the follower",
+            agent.max(chat).max(responses).max(messages) <= 1_024,
+            "{agent}, {chat}, {responses} and {messages} bytes, of which {} are the follower",
             size_of::<Follower>()
         );
     }

@@ -3,6 +3,7 @@
 mod bounds;
 mod errors;
 mod memory;
+mod messages;
 mod responses;
 mod schedules;
 mod sessions;

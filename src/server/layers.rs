@@ -108,6 +108,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     };
     let exposed = [
         "x-request-id",
+        "request-id",
         "x-loopgate-run-id",
         "x-loopgate-session-id",
         "x-loopgate-trace-id",

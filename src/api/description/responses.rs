@@ -16,6 +16,8 @@ const REFUSALS: [(&str, &str, &str, &[&str]); 5] = [
     ("4XX", "Refused", "The request was refused", &["retry-after", "x-should-retry"]),
     ("5XX", "Failed", "The server, its store or the upstream failed", &["retry-after", "x-should-retry"]),
 ];
+/// What the names of refusals in Anthropic's shape begin with.
+const MESSAGES: &str = "Message";
 /// The headers of responses.
 const HEADERS: [(&str, Type, &str); 18] = [
     ("x-request-id", Type::String, "Names the request; the caller's own id if it sent one"),
@@ -78,19 +80,24 @@ pub fn declare(components: &mut Components) {
         let header = HeaderBuilder::new().schema(Some(schema)).description(Some(meaning)).build();
         components.headers.insert(name.to_owned(), header.into());
     }
-    for (_, name, meaning, headers) in REFUSALS {
-        let body = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
-        let mut refusal = ResponseBuilder::new().description(meaning).content("application/json", body).build();
-        add_headers(&mut refusal, &OF_CALLERS);
-        add_headers(&mut refusal, headers);
-        components.responses.insert(name.to_owned(), refusal.into());
+    for (prefix, schema) in [("", "ErrorBody"), (MESSAGES, "MessagesErrorBody")] {
+        for (_, name, meaning, headers) in REFUSALS {
+            let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).build();
+            let mut refusal = ResponseBuilder::new().description(meaning).content("application/json", body).build();
+            add_headers(&mut refusal, &OF_CALLERS);
+            add_headers(&mut refusal, headers);
+            components.responses.insert([prefix, name].concat(), refusal.into());
+        }
     }
 }
 
 /// Says that the operation may be refused.
 pub fn refuse(operation: &mut Operation) {
+    let is_of_messages = operation.tags.iter().flatten().any(|tag| tag == "messages");
+    let prefix = if is_of_messages { MESSAGES } else { "" };
     for (status, name, ..) in REFUSALS {
-        operation.responses.responses.insert(status.to_owned(), Ref::from_response_name(name).into());
+        let reference = Ref::from_response_name([prefix, name].concat());
+        operation.responses.responses.insert(status.to_owned(), reference.into());
     }
 }
 
@@ -107,7 +114,7 @@ pub fn complete(operation: &mut Operation) {
             add_headers(response, &["idempotent-replayed"]);
         }
         match id.as_str() {
-            "createAgentCompletion" | "createChatCompletion" => {
+            "createAgentCompletion" | "createChatCompletion" | "createMessage" => {
                 let is_run = !response.content.contains_key("text/event-stream");
                 add_headers(response, &OF_A_RUN);
                 add_headers(response, &OF_BUDGETS);

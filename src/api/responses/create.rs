@@ -1,5 +1,6 @@
 //! `POST /v1/responses`.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,9 +8,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::agent::error::{LookupError, StartError};
-use crate::agent::follow::{FollowError, Follower};
+use crate::agent::follow::Follower;
 use crate::agent::limits::left::SharedSession;
 use crate::agent::{NewRun, Started};
+use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
+use crate::api::at_end::take_all;
 use crate::api::auth::Caller;
 use crate::api::completions::{request_context, write_budgets_left};
 use crate::api::error::ApiError;
@@ -21,22 +24,16 @@ use crate::api::readers::ReaderShare;
 use crate::api::responses::{json, references};
 use crate::api::sse;
 use crate::api::state::Api;
-use crate::api::wire::agent::options::{AgentOptions, EventsMode};
-use crate::api::wire::body::located;
-use crate::api::wire::error::ErrorCode;
-use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::responses::events::{ResponseEvents, Shown};
 use crate::api::wire::responses::input::Known;
 use crate::api::wire::responses::object::ResponseObject;
 use crate::api::wire::responses::request::{ResponseRequest, Shape};
 use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
+use crate::types::Record;
 use crate::types::run::OnConflict;
 
-/// The header with what a body may have as `agent`.
-const AGENT_HEADER: &str = "x-loopgate-agent";
-/// The longest of it.
-const MAX_AGENT_HEADER: usize = 8 << 10;
 /// How long a client that asks how far a response is waits in between.
 const POLL_AFTER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("openai-poll-after-ms"), HeaderValue::from_static("1000"));
@@ -117,12 +114,7 @@ pub(super) async fn read(
     text: &str,
 ) -> Result<(NewRun, Shape), ApiError> {
     let mut request = ResponseRequest::read(text)?;
-    if let Some(agent) = header_text(headers, AGENT_HEADER)? {
-        if request.agent.is_some() {
-            return Err(ApiError::invalid(AGENT_HEADER, "must be left out where the body has agent"));
-        }
-        request.agent = Some(read_agent(agent)?);
-    }
+    read_agent_header(headers, &mut request.agent)?;
     let named = request.references();
     let known = if named.is_empty() { Known::default() } else { references::find(api, caller, &named).await? };
     let names_conversation = request.conversation.is_some();
@@ -138,16 +130,6 @@ pub(super) async fn read(
         })?;
     }
     Ok((new, shape))
-}
-
-fn read_agent(text: &str) -> Result<JsonObject<AgentOptions>, ApiError> {
-    if text.len() > MAX_AGENT_HEADER {
-        return Err(ApiError::invalid(AGENT_HEADER, format!("must have at most {MAX_AGENT_HEADER} bytes")));
-    }
-    located(text).map_err(|error| {
-        let message = error.message.clone();
-        ApiError::new(ErrorCode::InvalidValue, message).at(AGENT_HEADER)
-    })
 }
 
 /// Answers with a run that was started or continued, as it was asked for.
@@ -188,19 +170,14 @@ async fn at_its_end(
     mut events: ResponseEvents,
     identity: &RequestIdentity,
 ) -> Result<Response, ApiError> {
-    let mut follower = follower.waiting_for_the_end();
-    loop {
-        match follower.next().await {
-            Ok(Some(records)) => records.iter().for_each(|record| events.take(record)),
-            Ok(None) => break,
-            Err(error) => {
-                let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
-                let error = ApiError::from(error);
-                let mut response = if may_repeat { error } else { error.permanent() }.into_response();
-                sse::name_run(&mut response, events.names());
-                return Ok(response);
-            }
-        }
+    let mut take = |record: &Record| {
+        events.take(record);
+        ControlFlow::Continue(())
+    };
+    if let Err(error) = take_all(follower.waiting_for_the_end(), identity, &mut take).await {
+        let mut response = error.into_response();
+        sse::name_run(&mut response, events.names());
+        return Ok(response);
     }
     let Some(outcome) = events.outcome() else {
         return Err(ApiError::internal(&"a run's log ended without its last event"));

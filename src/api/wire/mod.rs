@@ -16,7 +16,9 @@ pub mod error;
 pub mod escapes;
 pub mod image_url;
 pub mod json_object;
+pub mod last_words;
 pub mod layer;
+pub mod messages;
 mod mismatch;
 pub mod openai_chat;
 pub mod openai_error;
@@ -116,6 +118,8 @@ impl From<&Head> for RunNames {
 pub trait Encoder: Send + 'static {
     /// Whether readers of this dialect come back by themselves where a stream breaks off, and lose nothing.
     const READERS_COME_BACK: bool;
+    /// What follows the last event.
+    const LAST_FRAME: &'static [u8] = DONE;
 
     /// Appends the frames of one event, often one, sometimes none.
     fn encode(&mut self, record: &Record, out: &mut BytesMut);

@@ -2,6 +2,7 @@
 
 mod fallbacks;
 mod hedges;
+mod messages;
 mod results;
 mod usage;
 

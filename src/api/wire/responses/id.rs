@@ -15,6 +15,11 @@ pub fn response(run: &RunId, leg: u32) -> String {
     format!("resp_{}{leg:04x}", digits(run))
 }
 
+/// The id of the message, in Anthropic's dialect, that a run's leg of this number is.
+pub fn message(run: &RunId, leg: u32) -> String {
+    format!("msg_{}{leg:04x}", digits(run))
+}
+
 /// The run and the number of the response of this id; `None` if it is not of our making.
 pub fn read_response(id: &str) -> Option<(RunId, u32)> {
     let (run, rest) = read(id.strip_prefix("resp_")?)?;

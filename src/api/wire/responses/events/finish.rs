@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::ending::{end, failure};
 use super::state::{OpenCall, Progress, State};
 use super::text::Kind;
+use crate::api::wire::last_words::last_words;
 use crate::api::wire::responses::object::FailureObject;
 use crate::api::wire::responses::output::{ItemStatus, Phase};
 use crate::api::wire::responses::tool_names;
-use crate::types::question::asked;
-use crate::types::{Outcome, RunStatus, StopReason};
+use crate::types::{Outcome, StopReason};
 
 #[derive(Serialize)]
 struct ErrorFrame<'a> {
@@ -48,24 +48,13 @@ impl State {
 
     /// What the server says at the end, where the model did not.
     fn sentence(&self, outcome: &Outcome) -> Option<String> {
-        let required = || outcome.required_calls.iter();
         if outcome.reason == StopReason::Approval {
-            let tools: Vec<_> = required().map(|required| format!("`{}`", required.call.name)).collect();
+            let required = outcome.required_calls.iter();
+            let tools: Vec<_> = required.map(|required| format!("`{}`", required.call.name)).collect();
             let sentence = || format!("An approval is needed before {} can be called.", tools.join(", "));
             return (!self.may_ask(outcome)).then(sentence);
         }
-        if outcome.reason == StopReason::OutcomeAsked {
-            return Some(required().filter_map(|required| required.reason.clone()).collect::<Vec<_>>().join("\n"));
-        }
-        if outcome.reason == StopReason::AskUser && self.text_out {
-            return asked(outcome).map(|text| text.trim_start().to_owned());
-        }
-        let says_why = outcome.status() == RunStatus::Incomplete || outcome.reason.is_told_in_words();
-        let sentence = || match outcome.message() {
-            Some(sentence) if outcome.output_text.is_empty() => sentence.into_owned(),
-            Some(_) | None => outcome.output_text.clone(),
-        };
-        (says_why && !self.text_out).then(sentence).filter(|text| !text.is_empty())
+        last_words(outcome, self.text_out)
     }
 
     /// Whether its client can be asked about all calls that wait for an approval.

@@ -1,0 +1,86 @@
+//! Calls that need an approval.
+
+use super::*;
+
+fn gated() -> Value {
+    with(ask("Go"), &json!({"agent": {"policy": {"ask": ["echo"]}}}))
+}
+
+fn turns() -> Vec<Say> {
+    vec![Say::Calls("I will. ", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["Done."])]
+}
+
+fn resent(message: &Value) -> Value {
+    then(gated(), &[json!({"role": "assistant", "content": message["content"]})])
+}
+
+async fn decide(server: &Server, message: &Value, decision: &str) {
+    let agent = &message["agent"];
+    let call = &agent["required_action"]["calls"][0]["call_id"];
+    let body = json!({"approvals": [{"call_id": call, "decision": decision}]});
+    let path = format!("/v1/runs/{}/approvals", agent["run_id"].as_str().unwrap());
+    let (status, answer) = send(&server.router, Server::request(&path, &body, &[])).await;
+    assert!(status.is_success(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_message_pauses_at_a_call_and_goes_on_once_it_is_approved() {
+    let server = Server::new(turns());
+    let first = folded(&server.stream(&gated()).await);
+    assert_eq!((kinds(&first), &first["stop_reason"]), (vec!["text", "mcp_tool_use"], &json!("pause_turn")));
+    assert!(server.agent.journal.lock().is_empty());
+    decide(&server, &first, "approve").await;
+    let events = server.stream(&resent(&first)).await;
+    let second = folded(&events);
+    assert_eq!(kinds(&second), ["mcp_tool_use", "mcp_tool_result", "text"]);
+    assert_eq!(second["content"][0], first["content"][1], "it begins with the call once more");
+    assert_eq!((text(&second), &second["stop_reason"]), ("Done.".to_owned(), &json!("end_turn")));
+    assert_eq!(generic(&second)["id"], "msg_R0001");
+    assert_eq!(server.agent.journal.lock().len(), 1);
+    // It was said once, and is told again.
+    assert_eq!(generic(&server.ok(&resent(&first)).await), generic(&second));
+    assert_eq!(server.agent.journal.lock().len(), 1);
+    // What follows has both turns.
+    let both = json!({"role": "assistant", "content": second["content"]});
+    let next = then(resent(&first), &[both, json!({"role": "user", "content": "And?"})]);
+    server.ok(&next).await;
+    let said = server.asked();
+    assert_eq!(said.iter().filter(|line| line.starts_with("tool: ")).count(), 1, "{said:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_denied_is_not_made() {
+    let server = Server::new(turns());
+    let first = server.ok(&gated()).await;
+    decide(&server, &first, "deny").await;
+    let second = server.ok(&resent(&first)).await;
+    assert_eq!(text(&second), "Done.");
+    assert!(server.agent.journal.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_waits_for_the_decision_and_pauses_again_without_one() {
+    let server = Server::new(turns());
+    let first = server.ok(&gated()).await;
+    let again = folded(&server.stream(&resent(&first)).await);
+    assert_eq!((kinds(&again), &again["stop_reason"]), (vec!["mcp_tool_use"], &json!("pause_turn")));
+    assert_eq!((&again["content"][0], &again["usage"]["output_tokens"]), (&first["content"][1], &json!(0)));
+    let body = resent(&first);
+    let deciding = async {
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        decide(&server, &first, "approve").await;
+    };
+    let (second, ()) = tokio::join!(server.ok(&body), deciding);
+    assert_eq!(text(&second), "Done.");
+}
+
+/// A client that goes on talking leaves the call alone.
+#[tokio::test]
+async fn what_is_said_instead_begins_another_run() {
+    let server = Server::new(turns());
+    let first = server.ok(&gated()).await;
+    let other = then(resent(&first), &[json!({"role": "user", "content": "Never mind."})]);
+    let second = server.ok(&with(other, &json!({"tool_choice": {"type": "none"}}))).await;
+    assert_ne!(second["agent"]["run_id"], first["agent"]["run_id"]);
+    assert!(server.agent.journal.lock().is_empty());
+}

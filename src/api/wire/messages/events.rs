@@ -1,0 +1,188 @@
+//! A run's records as the events of a message.
+//!
+//! A fold: what it writes depends on the log alone, so any replica writes the same message. The object of a message is the
+//! same fold without its frames.
+
+mod ending;
+mod said;
+mod state;
+mod text;
+
+use bytes::BytesMut;
+use serde::Serialize;
+
+pub use self::state::Shown;
+use self::state::{Progress, State};
+use self::text::Kind;
+use crate::api::wire::messages::frame::write;
+use crate::api::wire::messages::object::{MessageObject, OutBlock};
+use crate::api::wire::openai_error::ErrorObject;
+use crate::api::wire::responses::id;
+use crate::api::wire::{Encoder, RunNames};
+use crate::types::{CallId, Event, Outcome, Record, StopReason, ToolCall, ToolOutcome};
+
+/// Writes the events of a message.
+#[derive(Debug)]
+pub struct MessageEvents(Box<State>);
+
+impl MessageEvents {
+    /// An encoder for a run's message.
+    pub fn new(names: RunNames, shown: Shown) -> Self {
+        Self(Box::new(State::new(names, shown)))
+    }
+
+    /// The same without the text of these steps, which became void before anyone read it.
+    #[must_use]
+    pub fn without(mut self, steps: impl IntoIterator<Item = u32>) -> Self {
+        self.0.void.extend(steps);
+        self
+    }
+
+    /// Takes a record in without writing anything.
+    pub fn take(&mut self, record: &Record) {
+        self.0.apply(record, &mut BytesMut::new());
+    }
+
+    /// The message as it stands.
+    pub fn object(&self) -> MessageObject<'_> {
+        self.0.object()
+    }
+
+    /// How its run ended, or why it waits.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.0.ended.as_deref()
+    }
+
+    /// The names of the run.
+    pub fn names(&self) -> &RunNames {
+        &self.0.names
+    }
+}
+
+impl Encoder for MessageEvents {
+    const READERS_COME_BACK: bool = false;
+    const LAST_FRAME: &'static [u8] = b"";
+
+    fn encode(&mut self, record: &Record, out: &mut BytesMut) {
+        self.0.apply(record, out);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.progress == Progress::Ended
+    }
+
+    fn keep_alive(&mut self, out: &mut BytesMut) {
+        #[derive(Serialize)]
+        struct Ping {}
+        write("ping", Ping {}, out);
+    }
+
+    fn break_off(&mut self, error: ErrorObject, out: &mut BytesMut) {
+        self.0.write_error("api_error", error.code, &error.message, out);
+    }
+}
+
+impl State {
+    fn apply(&mut self, record: &Record, out: &mut BytesMut) {
+        if self.names.follow(&record.event) {
+            self.id = id::message(&self.names.id, self.names.leg);
+        }
+        if let Some(call) = &self.shown.after {
+            if waits_with(&record.event, call) {
+                self.shown.after = None;
+            }
+            return;
+        }
+        if self.progress != Progress::Ended {
+            self.go_on(&record.event, out);
+        }
+    }
+
+    fn go_on(&mut self, event: &Event, out: &mut BytesMut) {
+        match event {
+            Event::StepStarted { step, reserved, .. } => {
+                self.close_text(out);
+                (self.step, self.text_out, self.estimate) = (*step, false, reserved.input_tokens);
+                self.begin(out);
+            }
+            Event::ThinkingDelta { step, text } => self.say(*step, Kind::Thinking, text, out),
+            Event::TextDelta { step, text } | Event::RefusalDelta { step, text } => {
+                self.say(*step, Kind::Text, text, out);
+            }
+            Event::StepDiscarded { step, .. } => self.discard(*step, out),
+            Event::ToolStarted { call, .. } => self.begin_call(call, out),
+            Event::ToolFinished { call_id, outcome, .. } => self.end_call(call_id, outcome, out),
+            Event::RunFinished(outcome) if !outcome.stays_open => self.finish(outcome, out),
+            Event::RunFinished(_)
+            | Event::RunQueued
+            | Event::RunStarted
+            | Event::RunResumed { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ProviderRetry { .. }
+            | Event::ProviderFallback(_)
+            | Event::HedgeStarted(_)
+            | Event::HedgeEnded(_)
+            | Event::TurnFinished { .. }
+            | Event::Guarded(_)
+            | Event::Context(_)
+            | Event::Delegated(_)
+            | Event::BudgetWarning { .. }
+            | Event::CallAllowed { .. }
+            | Event::ApprovalRequired(_)
+            | Event::ApprovalResolved(_)
+            | Event::LoopGuardTriggered(_)
+            | Event::PlanCreated { .. }
+            | Event::ReflectionStarted { .. }
+            | Event::ToolPending(_)
+            | Event::ToolProgress { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionResolved(_)
+            | Event::ToolAnswered { .. }
+            | Event::HookRan(_)
+            | Event::StartHooked
+            | Event::StepCompleted { .. }
+            | Event::StopRequested { .. }
+            | Event::StopAfterStep
+            | Event::CommandsApplied { .. }
+            | Event::HandedOff => {}
+        }
+    }
+
+    /// What was said in a step is void. A stream cannot take it back.
+    fn discard(&mut self, step: u32, out: &mut BytesMut) {
+        if self.void.contains(&step) {
+            return;
+        }
+        if self.shown.frames && self.text_out {
+            let message = "What the model said is void, and this stream cannot take it back.";
+            self.write_error("api_error", "provider_error", message, out);
+            self.progress = Progress::Ended;
+            return;
+        }
+        self.close_text(out);
+        self.blocks.retain(|(of, _)| *of != Some(step));
+        self.text_out = false;
+    }
+
+    fn begin_call(&mut self, call: &ToolCall, out: &mut BytesMut) {
+        if self.calls.iter().any(|open| open.id == call.id) {
+            return;
+        }
+        self.write_server_call(call, out);
+        self.calls.push(call.clone());
+    }
+
+    fn end_call(&mut self, id: &CallId, outcome: &ToolOutcome, out: &mut BytesMut) {
+        // What was said before a call that was never made is no answer all the same.
+        self.close_text(out);
+        let Some(place) = self.calls.iter().position(|open| open.id == *id) else { return };
+        let call = self.calls.remove(place);
+        self.write_block(&OutBlock::result(&call, outcome.text().into_owned(), outcome.is_error), out);
+    }
+}
+
+/// Whether a run waits from here on for an approval of this call.
+fn waits_with(event: &Event, call: &CallId) -> bool {
+    let Event::RunFinished(outcome) = event else { return false };
+    outcome.reason == StopReason::Approval && outcome.required_calls.iter().any(|required| required.call.id == *call)
+}

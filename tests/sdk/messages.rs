@@ -1,0 +1,160 @@
+//! Messages, as the official clients of Anthropic for Python and Node read them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::{installed, run, script, seen};
+use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, within};
+
+fn python() -> Command {
+    let mut command = Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"));
+    command.arg(script("messages.py"));
+    command
+}
+
+fn node() -> Command {
+    let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
+    let mut command = Command::new("node");
+    command.arg(script("messages.mjs")).env("LOOPGATE_TEST_NODE_MODULES", modules);
+    command
+}
+
+/// Both clients see the same. Returns what the upstream was asked by each.
+async fn both(case: &str, replies: &[Reply], config: &str, expected: Value) -> [Vec<Value>; 2] {
+    [run(python(), case, replies, config, &expected).await, run(node(), case, replies, config, &expected).await]
+}
+
+fn calls_calculator() -> Reply {
+    Reply::calls("calculator", &json!({"expression": "6 * 7"}))
+}
+
+fn message(text: &str, stop_reason: &str, blocks: &[&str], tokens: [u64; 2]) -> Value {
+    json!({"text": text, "stop_reason": stop_reason, "blocks": blocks, "tokens": tokens})
+}
+
+fn with(mut seen: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().expect("it is an object") {
+        seen[name] = value.clone();
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_message_of_anthropics_clients() {
+    let expected = with(message("Hello", "end_turn", &["text"], [10, 5]), &json!({"has_request_id": true}));
+    for requests in both("plain", &[Reply::says("Hello")], "", expected).await {
+        let asked = &requests[0];
+        assert_eq!((&asked["messages"][0]["content"], &asked["user"]), (&json!("Be short."), &json!("u-1")));
+        assert_eq!(asked["stop"], json!(["END"]));
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_tools_run_on_the_server() {
+    let replies = [calls_calculator(), Reply::says("It is 42.")];
+    let blocks = ["mcp_tool_use", "mcp_tool_result", "text"];
+    let expected = with(message("It is 42.", "end_turn", &blocks, [20, 10]), &json!({"same": true}));
+    both("streamed", &replies, "", expected).await;
+}
+
+#[tokio::test]
+async fn a_message_that_calls_a_tool_of_the_client() {
+    let calls = Reply::stream().tool_call(0, "call_1", "calculator", r#"{"expression":"6 * 7"}"#).tool_call(
+        1,
+        "call_2",
+        "get_weather",
+        r#"{"city":"Oslo"}"#,
+    );
+    let replies = [calls.finish("tool_calls").usage(10, 5).done(), Reply::says("Rain.")];
+    let called = json!({"called": [["get_weather", {"city": "Oslo"}]]});
+    for requests in
+        both("client_tool", &replies, "", with(message("Rain.", "end_turn", &["text"], [10, 5]), &called)).await
+    {
+        let messages = requests[1]["messages"].as_array().expect("there are messages");
+        let said: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap_or_default()).collect();
+        assert_eq!(said, ["user", "assistant", "tool", "tool"]);
+        assert_eq!((&messages[2]["content"], &messages[3]["content"]), (&json!("42"), &json!("rain")));
+    }
+}
+
+#[tokio::test]
+async fn a_message_with_thinking() {
+    let replies = [Reply::stream().reasoning("Hm.").text("Yes.").finish("stop").usage(10, 5).done()];
+    for requests in both("thinking", &replies, "", message("Yes.", "end_turn", &["thinking", "text"], [10, 5])).await {
+        assert_eq!(requests[0]["reasoning_effort"], "low");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_ends_at_a_limit() {
+    let text = "The run stopped at its limit of model calls before the answer was complete.";
+    let blocks = ["mcp_tool_use", "mcp_tool_result", "text"];
+    both("limited", &[calls_calculator()], "", message(text, "max_tokens", &blocks, [10, 5])).await;
+}
+
+#[tokio::test]
+async fn errors_of_anthropics_clients() {
+    let unknown = json!({"status": 404, "type": "not_found_error", "code": "model_not_found", "attempts": 1});
+    both("unknown_model", &[], "", unknown).await;
+    let keys = "[keys.test]\nkey_env = \"LOOPGATE_TEST_KEY\"\n";
+    let refused = json!({"status": 401, "type": "authentication_error", "code": "invalid_api_key", "attempts": 1});
+    both("unauthorized", &[], keys, refused).await;
+    let broken = || Reply::stream().text("Hel").cut();
+    // The server has asked the upstream as often as it may.
+    let failed = json!({"status": 502, "type": "api_error", "code": "provider_error", "attempts": 1});
+    both("provider_failure", &[broken(), broken(), broken()], "", failed).await;
+    both("broken_stream", &[broken()], "", json!({"text": "Hel", "type": "api_error", "attempts": 1})).await;
+}
+
+#[tokio::test]
+async fn tokens_and_models_for_anthropics_clients() {
+    both("counted", &[], "", json!({"counts": true})).await;
+    let agent = "[agents.researcher]\nmodel = \"scripted/test\"\n";
+    both("models", &[], agent, json!({"ids": ["researcher", "scripted/test"], "one": "researcher"})).await;
+}
+
+/// The client leaves in the middle, and the run ends.
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_run() {
+    for client in [python(), node()] {
+        let upstream = Upstream::start([Reply::stream().text("First.").stall()]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        assert_eq!(seen(client, "left", server.url(), &server).await, json!({"text": "First."}));
+        let asks = async {
+            while server.get("/v1/runs").await.ok()["data"][0]["status"] != "cancelled" {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        within("the run to be cancelled", asks).await;
+    }
+}
+
+/// The connection breaks once the run is under way. Both clients send the request again by themselves.
+#[tokio::test]
+async fn a_lost_connection_of_anthropics_clients_costs_no_second_run() {
+    for client in [python(), node()] {
+        let gate = Gate::new();
+        let upstream = Upstream::start([
+            Reply::calls("note", &json!({"note": "x"})),
+            Reply::stream().gate(&gate).text("Noted.").finish("stop").usage(10, 5).done(),
+        ])
+        .await;
+        let tools = ToolServer::start([]).await;
+        let agent = "[agents.default]\ntools = [\"note\"]\n";
+        let config = format!("{}{}{agent}", upstream.config(), tools.config("note", "write"));
+        let server = TestServer::start(&config).await;
+        let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
+        let url = proxy.url();
+        let fault = async {
+            gate.reached().await;
+            proxy.cut();
+            proxy.accepted(2).await;
+            gate.open();
+        };
+        let (seen, ()) = tokio::join!(seen(client, "repeated", &url, &server), fault);
+        assert_eq!(seen, json!({"text": "Noted.", "attempts": 2}));
+        assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
+    }
+}
