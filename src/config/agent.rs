@@ -146,9 +146,8 @@ impl AgentConfig {
         let tools = read_tools(section, parent, known_tools);
         let on_limit = read_on_limit(section, parent);
         let (context, texts) = section.section("context", |context| {
-            let rules = parent.map(|parent| &parent.rules.context);
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
-            (context::read(context, rules, upstreams), texts)
+            (context::read(context, parent.map(|parent| &parent.rules.context), upstreams), texts)
         });
         refuse_flush_without_tool(section, &context, &tools);
         Self {

@@ -25,7 +25,6 @@ use bytes::Bytes;
 
 pub use self::inbox::{delete_inbox, send};
 use self::inbox::{keep_inbox, no_more_commands};
-pub use self::shown::claim_flush;
 use self::shown::keep_context;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::due::Due;
@@ -381,6 +380,15 @@ fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (after, entries): (u64, V
 }
 
 /// Changes a session's document, and lets all that the session has live as long.
+/// Lets the session name the first `upto` messages of its history as those that what matters of is written down, or is about to be.
+/// The commit fails if the session was changed since it was read.
+pub fn claim_flush(tx: Tx, session: Versioned, upto: u64, spec: &RunSpec, retention: Retention) -> Tx {
+    let Versioned { mut session, version } = session;
+    session.context.get_or_insert_default().flushed = upto;
+    let ttl = retention.session_ttl_under(&session, spec);
+    put_session(tx, &session, version, ttl)
+}
+
 fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
     keep_session(put_session_document(tx, session, version, ttl), session, ttl)
 }

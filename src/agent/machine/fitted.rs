@@ -1,7 +1,7 @@
 //! What a run has done so that its conversation fits. Data.
 
 use super::budget;
-use super::flushing::Flush;
+use super::flushed::Flush;
 use crate::types::RunSpec;
 use crate::types::context::{CompactionStarted, View};
 use crate::types::event::Reservation;

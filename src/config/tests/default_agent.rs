@@ -10,7 +10,10 @@ fn default_agent() -> [String; 3] {
     let (head, tail) = told.split_once("limits: ").unwrap();
     let (tail, _prompt) = tail.split_once("prompt: ").unwrap();
     let (head, documents) = head.split_once("memory: ").unwrap();
-    [head, documents, tail].map(|part| part.trim_end().to_owned())
+    let (before, flush) = head.split_once("flush: FlushRules {").unwrap();
+    assert!(flush.trim_start().starts_with("enabled: false,"), "{flush}");
+    let head = [before.trim_end(), flush.split_once("},").unwrap().1].concat();
+    [&head, documents, tail].map(|part| part.trim_end().to_owned())
 }
 
 #[test]
@@ -68,14 +71,6 @@ fn nothing_written_declares_the_default_agent() {
                         messages: None,
                         input_tokens: None,
                         after_run: false,
-                    },
-                    flush: FlushRules {
-                        enabled: false,
-                        model: None,
-                        prompt: None,
-                        max_iterations: 5,
-                        max_tokens: 1024,
-                        timeout_ms: 90000,
                     },
                 },
     "#);

@@ -25,7 +25,7 @@ use crate::agent::ledger::session::Versioned;
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::{self, partial_usage};
-use crate::agent::machine::flushing::{Flush, Next};
+use crate::agent::machine::flushed::{Flush, Next};
 use crate::failpoint;
 use crate::llm::{ModelCall, ModelPart, ModelTurn, Spent};
 use crate::store::{CommitError, Tx};

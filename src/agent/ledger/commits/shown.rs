@@ -1,9 +1,5 @@
 //! What a session keeps of how its conversation is shown, when a run ends in it. Pure.
 
-use super::put_session;
-use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::Versioned;
-use crate::store::Tx;
 use crate::types::RunSpec;
 use crate::types::context::SessionContext;
 use crate::types::session::Session;
@@ -27,15 +23,6 @@ fn flushed(session: &Session, ours: Option<&SessionContext>, began_at: u64, ende
     let ours = ours.map_or(0, |ours| ours.flushed);
     let shifted = if ours > began_at { ours + ended_at.saturating_sub(began_at) } else { ours };
     known.max(shifted)
-}
-
-/// Lets the session name the first `upto` messages of its history as those that what matters of is written down, or is about to be.
-/// The commit fails if the session was changed since it was read.
-pub fn claim_flush(tx: Tx, session: Versioned, upto: u64, spec: &RunSpec, retention: Retention) -> Tx {
-    let Versioned { mut session, version } = session;
-    session.context.get_or_insert_default().flushed = upto;
-    let ttl = retention.session_ttl_under(&session, spec);
-    put_session(tx, &session, version, ttl)
 }
 
 fn keep_view(session: &mut Session, context: Option<SessionContext>, spec: &RunSpec, ended_at: u64) {

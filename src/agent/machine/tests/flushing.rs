@@ -1,7 +1,7 @@
 //! What a model writes down before messages are replaced: it goes on until it is done, and no longer.
 
 use super::*;
-use crate::agent::machine::flushing::Next;
+use crate::agent::machine::flushed::Next;
 use crate::types::context::{
     ContextEvent, FlushAnswered, FlushAsked, FlushCalled, FlushEnded, FlushRules, SummaryCall,
 };
