@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::sse::{Frame, text_of};
+use crate::support::sse::{Frame, SseReader, text_of};
 use crate::support::{Reply, TestServer, Upstream};
 
 const AGENTS: &str = r#"
@@ -86,6 +86,28 @@ async fn a_plain_client_waits_for_the_answer_and_is_told_what_the_tree_took() {
     let (own, all) = (&answer["agent"]["usage"]["total_tokens"], &answer["agent"]["tree"]["usage"]["total_tokens"]);
     assert!(own.as_u64().unwrap() < all.as_u64().unwrap(), "{answer}");
     let (_upstream, server) = stage().await;
-    let chunks = server.stream("/v1/chat/completions", &body(&json!({}))).await.rest().await;
+    let chunks = server.respond(server.json("/v1/chat/completions", &body(&json!({})))).await;
+    let chunks = SseReader::of_chunks(chunks).rest().await;
     assert_eq!(text_of(&chunks), "It counted.");
+}
+
+#[tokio::test]
+async fn a_budget_of_money_holds_for_all_below_and_what_it_refuses_keeps_no_stream_waiting() {
+    let call = json!({"agent": "worker", "task": "Count."});
+    let upstream = Upstream::start([Reply::calls("delegate", &call), Reply::says("I counted.")]).await;
+    let config = upstream.config().replace("[\"test\"]", "[\"test\", \"other\"]\nfree = false");
+    let agents =
+        AGENTS.replace("model = \"scripted/test\"\n    description", "model = \"scripted/other\"\n    description");
+    let bounds = "[agents.boss.limits]\ncost_budget_usd = 1.0\n[models.test.price]\ninput = 1.0\noutput = 1.0\n";
+    let server = TestServer::start(&format!("{config}{agents}{bounds}")).await;
+    let begun = std::time::Instant::now();
+    let stream = server.stream("/v1/agent/completions", &body(&json!({"delegate_events": true}))).await;
+    let frames = stream.rest().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "a run that never began is not waited for");
+    assert_eq!(text_of(&frames), "I counted.");
+    assert!(frames.last().is_some_and(Frame::is_done));
+    let completed = frames.iter().find(|frame| frame.name == "delegate.completed").expect("it is told").json();
+    assert_eq!(completed["status"], "failed");
+    let told = upstream.requests()[1]["messages"].to_string();
+    assert!(told.contains("has a cost budget") && told.contains("no price is known"), "{told}");
 }

@@ -283,3 +283,20 @@ async fn changes_at_the_same_time_each_become_a_version() {
         assert_eq!(listed["data"].as_array().map(Vec::len), Some(5), "{listed}");
     }
 }
+
+#[tokio::test]
+async fn a_delegate_that_cannot_be_used_keeps_no_agent_from_its_work() {
+    let (redis, upstream) = (RedisServer::start().await, Upstream::start([]).await);
+    upstream.otherwise(Reply::says("Done."));
+    let server = server(&upstream, &redis).await;
+    put(&server, "clerk", &json!({"model": "test", "limits": {"timeout": "300s"}})).await.ok();
+    put(&server, "boss", &json!({"model": "test", "delegates": ["clerk"], "limits": {"timeout": "50s"}})).await.ok();
+    assert_eq!(ask(&server, "WEB", "boss").await.status, 200);
+    assert!(upstream.requests()[0]["tools"].to_string().contains("clerk"));
+    let shorter = "[agents.default.limits]\ntimeout = \"100s\"\n";
+    server.reload(&[&upstream.config(), KEYS, shorter].concat()).await;
+    assert_ne!(ask(&server, "WEB", "clerk").await.status, 200, "it may take longer than any agent of the file");
+    assert_eq!(ask(&server, "WEB", "boss").await.status, 200);
+    let tools = upstream.requests().last().expect("it was asked")["tools"].to_string();
+    assert!(!tools.contains("clerk"), "{tools}");
+}

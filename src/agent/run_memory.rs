@@ -38,6 +38,14 @@ pub enum Purpose {
     Resumption,
 }
 
+impl Purpose {
+    /// What a run asks for that is to begin. One that another run waits for takes from what is left to resumed runs: that run cannot go
+    /// on without it.
+    pub fn of_new(is_waited_for: bool) -> Self {
+        if is_waited_for { Self::Resumption } else { Self::Request }
+    }
+}
+
 /// The share of one live run; free again once it is dropped.
 #[derive(Debug)]
 pub struct MemoryShare {

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -37,6 +39,8 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(60);
 const FIND_EVERY: Duration = Duration::from_millis(200);
 /// How long the end of a run waits for what is left of its events.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same of a run that was not found yet: what is kept of it may have expired.
+const UNFOUND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What following runs below takes.
 #[derive(Debug, Clone)]
@@ -72,8 +76,8 @@ impl Nest {
 struct Below {
     nest: Nest,
     tasks: JoinSet<()>,
-    /// Those of runs that have not ended, as far as is known.
-    live: HashMap<RunId, AbortHandle>,
+    /// Those of runs that have not ended, as far as is known, and whether they have found their run.
+    live: HashMap<RunId, (AbortHandle, Arc<AtomicBool>)>,
     sender: mpsc::Sender<Bytes>,
 }
 
@@ -87,22 +91,46 @@ impl Below {
     fn follow(&mut self, record: &Record) {
         let Event::Delegated(delegated) = &record.event else { return };
         if let Delegated::Started(child) = &**delegated {
-            let following = Box::pin(follow(self.nest.clone(), child.clone(), self.sender.clone()));
-            self.live.insert(child.run.clone(), self.tasks.spawn(following));
+            let is_found = Arc::new(AtomicBool::new(false));
+            let out = (self.sender.clone(), is_found.clone());
+            let following = Box::pin(follow(self.nest.clone(), child.clone(), out));
+            self.live.insert(child.run.clone(), (self.tasks.spawn(following), is_found));
         }
     }
 
-    /// Whether the run of this record, which says that it ended, has events that were not sent.
-    fn lacks(&self, record: &Record) -> bool {
-        let Event::Delegated(delegated) = &record.event else { return false };
-        let Delegated::Completed(child) = &**delegated else { return false };
-        self.live.get(&child.run).is_some_and(|task| !task.is_finished())
+    /// The next piece to send before this record, which may say that a run ended; `None` once all that happened in that run is sent,
+    /// or it takes too long: then no more of it is.
+    async fn rest(&mut self, record: &Record, events: &mut mpsc::Receiver<Bytes>, since: Instant) -> Option<Bytes> {
+        let Event::Delegated(delegated) = &record.event else { return None };
+        let Delegated::Completed(child) = &**delegated else { return None };
+        loop {
+            let (task, is_found) = self.live.get(&child.run)?;
+            // Looked at first: what it sent before it finished is there afterwards.
+            let is_finished = task.is_finished();
+            if let Ok(piece) = events.try_recv() {
+                return Some(piece);
+            }
+            let patience = if is_found.load(Ordering::Relaxed) { REST_TIMEOUT } else { UNFOUND_TIMEOUT };
+            // One that did not begin, or was not waited for, has no reason.
+            if is_finished || child.reason.is_none() || since.elapsed() >= patience {
+                task.abort();
+                self.live.remove(&child.run);
+                return None;
+            }
+            tokio::select! {
+                Some(piece) = events.recv() => return Some(piece),
+                // A task that ended is forgotten.
+                _ = self.tasks.join_next() => {}
+                () = tokio::time::sleep_until(since + patience) => {}
+            }
+        }
     }
 }
 
-/// Sends the events of a run and of those below it.
-async fn follow(nest: Nest, child: StartedChild, out: mpsc::Sender<Bytes>) {
+/// Sends the events of a run and of those below it, and says once it has found the run.
+async fn follow(nest: Nest, child: StartedChild, (out, is_found): (mpsc::Sender<Bytes>, Arc<AtomicBool>)) {
     let Some(Following { head, follower: Some(mut follower) }) = nest.follow(&child.run).await else { return };
+    is_found.store(true, Ordering::Relaxed);
     let (mut names, (mut below, mut deeper)) = (RunNames::from(&head), Below::new(nest));
     loop {
         let records = tokio::select! {
@@ -118,9 +146,8 @@ async fn follow(nest: Nest, child: StartedChild, out: mpsc::Sender<Bytes>) {
         // What cannot be read of it is left out: the run that began it tells how it ended.
         let Ok(Some(records)) = records else { return };
         for record in records {
-            let until = Instant::now() + REST_TIMEOUT;
-            while below.lacks(&record) {
-                let Ok(Some(piece)) = tokio::time::timeout_at(until, deeper.recv()).await else { break };
+            let since = Instant::now();
+            while let Some(piece) = below.rest(&record, &mut deeper, since).await {
                 if out.send(piece).await.is_err() {
                     return;
                 }
@@ -178,9 +205,8 @@ fn events<E: Encoder>(
             match found {
                 Ok(Some(records)) => {
                     for record in records {
-                        let until = Instant::now() + REST_TIMEOUT;
-                        while below.lacks(&record) {
-                            let Ok(Some(piece)) = tokio::time::timeout_at(until, events.recv()).await else { break };
+                        let since = Instant::now();
+                        while let Some(piece) = below.rest(&record, &mut events, since).await {
                             yield Ok(piece);
                         }
                         encoder.encode(&record, &mut out);
@@ -190,7 +216,9 @@ fn events<E: Encoder>(
                         }
                     }
                     if follower.has_ended() {
+                        // Nothing comes after it, whatever still happens below.
                         yield Ok(Bytes::from_static(E::LAST_FRAME));
+                        break;
                     }
                 }
                 Ok(None) => break,

@@ -16,7 +16,7 @@ use super::report::Report;
 use super::to_json::to_json;
 use super::upstream::Upstream;
 use super::value::{FromToml, PLAIN_NAME, is_plain_name};
-use super::{KeyConfig, approval, asked_guardrails, memory};
+use super::{KeyConfig, approval, asked_guardrails, delegates, memory};
 use crate::types::guard::InputMode;
 
 /// What agents are read against.
@@ -120,6 +120,9 @@ impl AgentReader {
                 "limits.timeout",
                 format!("may be {} at most, as the longest in the file", longest.show()),
             );
+        }
+        if let Some(what) = delegates::above(&agent.rules.delegation, self.agents.values()) {
+            section.refuse("delegation", what);
         }
         agent
     }

@@ -1,5 +1,6 @@
 //! `delegates` and `[agents.NAME.delegation]`: to whom an agent delegates, and within which bounds.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -17,7 +18,9 @@ pub(super) fn read(section: &mut Section<'_>, parent: &Delegation) -> Delegation
          [`delegate`](delegation.md). No other agent inherits them.",
         Vec::new(),
     );
-    let to = to.into_iter().map(|AgentName(name)| name).collect();
+    let mut to: Vec<String> = to.into_iter().map(|AgentName(name)| name).collect();
+    let mut known = HashSet::new();
+    to.retain(|name| known.insert(name.clone()));
     section.section("delegation", |section| bounds(section, to, parent))
 }
 

@@ -52,6 +52,15 @@ pub struct Tree {
     pub allowed_agents: Option<Vec<String>>,
 }
 
+impl Tree {
+    /// Whether there is a budget of money among those of the runs above and of the root's session.
+    #[must_use]
+    pub fn has_cost_budget(&self) -> bool {
+        self.bounds.iter().any(|bound| bound.cost.is_some())
+            || self.session.as_ref().is_some_and(|session| session.cost.is_some())
+    }
+}
+
 /// Budgets of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionBound {

@@ -45,9 +45,11 @@ impl Admission {
         let (mut targets, mut missing) = (Vec::new(), Vec::new());
         let may_use = |agent: &String| new.allowed_agents.as_ref().is_none_or(|allowed| allowed.contains(agent));
         for name in rules.to.iter().filter(|name| may_use(name)) {
-            match self.agents.description(generation, &new.tenant, name).await? {
-                Some(description) => targets.push((name.clone(), description)),
-                None => missing.push(name.as_str()),
+            match self.agents.description(generation, &new.tenant, name).await {
+                Ok(Some(description)) => targets.push((name.clone(), description)),
+                // One that cannot be used now keeps nobody from working with the others.
+                Ok(None) | Err(StartError::AgentUnreadable { .. }) => missing.push(name.as_str()),
+                Err(error) => return Err(error),
             }
         }
         if !targets.is_empty() {

@@ -112,6 +112,7 @@ fn cost_budget(spec: &RunSpec, session: Option<&Session>, quotas: &Quotas) -> Op
     let budgets = [
         (BudgetOwner::Run, spec.limits.cost_budget.is_some()),
         (BudgetOwner::Session, session.is_some_and(|session| session.cost_budget.is_some())),
+        (BudgetOwner::Tree, spec.tree.as_ref().is_some_and(|tree| tree.has_cost_budget())),
         (BudgetOwner::Key, quota.is_some_and(|quota| quota.cost_budget.is_some())),
     ];
     budgets.into_iter().find_map(|(owner, has_one)| has_one.then_some(owner))

@@ -12,6 +12,7 @@ use crate::agent::naming::Listed;
 use crate::agent::request::NewRun;
 use crate::config::{AgentConfig, Identity, nearest};
 use crate::tools::{RegisteredTool, Told};
+use crate::types::delegate::DELEGATE;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::pattern::matches;
 use crate::types::policy::Policy;
@@ -123,9 +124,11 @@ impl Selected {
         self.all().has(name) || self.own_tools().any(|tool| tool.name == name)
     }
 
-    /// Refuses patterns that lead to no tool.
+    /// Refuses patterns that lead to no tool, and not to the one that is offered to runs that delegate either.
     fn check_patterns(&self, generation: &Generation, settings: &AgentConfig) -> Result<(), StartError> {
-        if let Some(pattern) = &self.of_agent.unmatched {
+        let delegates = !settings.rules.delegation.to.is_empty();
+        let leads_nowhere = |pattern: &&String| !(delegates && matches(pattern, DELEGATE));
+        if let Some(pattern) = self.of_agent.unmatched.iter().find(leads_nowhere) {
             let registry = generation.tools.current();
             let has = |name: &&str| settings.tools.iter().any(|pattern| matches(pattern, name));
             let agents = registry.iter().map(|tool| tool.spec().name.as_str()).filter(has);

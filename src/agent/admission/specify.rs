@@ -54,6 +54,10 @@ impl Admission {
         may_use(&resolved.agent_name)
             .then_some(())
             .ok_or_else(|| StartError::AgentForbidden(resolved.agent_name.clone()))?;
+        if new.of.is_some() && resolved.agent_name != asked {
+            // The agent is there no more, and a model has its name.
+            return Err(StartError::ModelNotFound { name: asked.to_owned(), nearest: None });
+        }
         let Chosen { policy, hooks, selected, listed, told, warnings } =
             self.choose(new, generation, (session, history), &mut resolved).await?;
         let servers = selected.servers();

@@ -184,8 +184,7 @@ impl Admission {
         Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))
     }
 
-    /// Decides what the live runs of its session mean for a new run, prepares the run, stores it and launches it;
-    /// `None` if it could not be stored yet.
+    /// Decides what the session's live runs mean for a new run, prepares it, stores it and launches it; `None` if it is not stored yet.
     async fn try_start(&self, new: &NewRun, session: &mut Option<Versioned>) -> Result<Option<Started>, StartError> {
         refuse_unasked_results(new)?;
         let turn = match session {
@@ -244,10 +243,11 @@ impl Admission {
 
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
     pub(super) fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
-        let history = run_memory::of_stored(session.map_or(0, Session::shown_bytes));
-        let bytes = history.saturating_add(run_memory::size(new.system.iter().chain(&new.messages)));
+        let own = run_memory::size(new.system.iter().chain(&new.messages));
+        let bytes = own.saturating_add(run_memory::of_stored(session.map_or(0, Session::shown_bytes)));
         drop(new.memory.take_run());
-        new.memory.hold_run(self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?);
+        let share = self.launcher.memory.take(bytes, Purpose::of_new(new.of.is_some()));
+        new.memory.hold_run(share.ok_or(StartError::OutOfMemory)?);
         Ok(())
     }
 

@@ -60,8 +60,8 @@ pub struct Selection {
     pub telling: Vec<Arc<RegisteredTool>>,
     /// The sources that may have more, and have not told yet what they have.
     pub unheard: Vec<String>,
-    /// The first of the request's patterns that leads to no tool.
-    pub unmatched: Option<String>,
+    /// Those of the request's patterns that lead to no tool.
+    pub unmatched: Vec<String>,
 }
 
 /// What a selection was made by.
@@ -176,7 +176,7 @@ impl Selection {
         });
         let unheard: Vec<String> = unheard.cloned().collect();
         let leads_nowhere = |asked: &&String| !selects(asked) && !unheard.iter().any(|source| may_be_of(asked, source));
-        let unmatched = patterns.asked.unwrap_or_default().iter().find(leads_nowhere).cloned();
+        let unmatched = patterns.asked.unwrap_or_default().iter().filter(leads_nowhere).cloned().collect();
         let (names, telling) = (
             first.iter().map(|tool| tool.spec().name.clone()).collect(),
             all.iter().filter(|tool| tool.tool().tells_caller()).map(|tool| Arc::clone(tool)).collect(),

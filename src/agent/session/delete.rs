@@ -122,7 +122,8 @@ impl Sessions {
             for (_, document) in &page {
                 let head: Head = decode(&document.value)?;
                 requester.check(&head)?;
-                if head.is_under_way() {
+                // Also one that goes on by itself once others have answered.
+                if head.goes_on() {
                     return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
                 }
                 if head.status.is_final() { &mut runs.ended } else { &mut runs.waiting }.push(head);

@@ -108,4 +108,22 @@ fn whom_an_agent_delegates_to_is_its_own_and_within_which_bounds_is_inherited() 
     assert!(misnamed.contains("`delegates`"), "{misnamed}");
     let deep = mistakes("[agents.default.delegation]\nmax_depth = 0");
     assert!(deep.contains("from 1 to 8"), "{deep}");
+    let twice =
+        load("[agents.default]\nmodel = 'demo/demo'\ndelegates = ['helper', 'helper']\n[agents.helper]\nsystem = 'x'");
+    assert_eq!(twice.agents["default"].rules.delegation.to, ["helper"], "a schema names each once");
+}
+
+#[test]
+fn an_agent_of_the_store_delegates_no_wider_than_those_of_the_file() {
+    let file = "[agents.default]\nmodel = 'demo/demo'\n[agents.default.delegation]\nmax_concurrent = 8\nmax_depth = 1";
+    let reader = load(file).agent_reader();
+    let read = |bounds: serde_json::Value| {
+        let keys = serde_json::json!({"delegates": ["own"], "delegation": bounds});
+        reader.read("own", keys.as_object().unwrap())
+    };
+    read(serde_json::json!({"max_concurrent": 8, "max_depth": 1})).unwrap();
+    for (name, value) in [("max_concurrent", 9), ("max_depth", 2), ("max_iterations", 21)] {
+        let refused = read(serde_json::json!({name: value})).unwrap_err().to_string();
+        assert!(refused.contains(name) && refused.contains("at most"), "{refused}");
+    }
 }
