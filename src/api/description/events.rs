@@ -6,13 +6,15 @@ use utoipa::openapi::{Components, Ref, RefOr, Schema};
 /// The schema of all named events.
 const EVENT: &str = "NativeEvent";
 /// What events say that is part of them, and no schema of its own.
-const PARTS: [&str; 22] = [
+const PARTS: [&str; 24] = [
+    "BegunDelegate",
     "CallProgress",
     "ClosedQuestion",
     "CompactedContext",
     "CompletedFlush",
     "DeferredCall",
     "EndOfHedge",
+    "EndedDelegate",
     "Ending",
     "FailedCompaction",
     "FailedFlush",

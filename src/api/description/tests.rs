@@ -45,7 +45,8 @@ fn no_parameter_is_null_and_every_operation_says_how_it_is_refused() {
                 for status in ["400", "401", "429", "4XX", "5XX"] {
                     assert!(responses.contains_key(status), "{method} {path} {status}");
                 }
-                assert_eq!(responses["401"]["$ref"], "#/components/responses/Unauthorized");
+                let shape = if path.starts_with("/v1/messages") { "MessageUnauthorized" } else { "Unauthorized" };
+                assert_eq!(responses["401"]["$ref"], format!("#/components/responses/{shape}"), "{path}");
             }
         }
     }
