@@ -1,5 +1,7 @@
 //! How trees of runs end whose runs are stopped, refused or deleted at awkward times.
 
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::agent::delegating::{Begun, Child};
 use crate::agent::error::LookupError;
@@ -144,12 +146,16 @@ async fn a_tree_has_so_many_runs_under_way_and_no_more() {
     let agent = team(&store, &model, members, Quotas::default());
     let started = agent.admission().start(asks("boss"), None).await.unwrap();
     let partition = keys::tree_partition(&tenant(), &started.head.id);
-    let (watching, mut most) = (tokio::spawn(watch(started)), 0);
-    while !watching.is_finished() {
+    let (mut watching, mut most) = (JoinSet::new(), 0);
+    watching.spawn(watch(started));
+    let records = loop {
+        if let Some(records) = watching.try_join_next() {
+            break records.unwrap();
+        }
         most = most.max(store.counter(&partition, &taken()).await.unwrap());
         tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let end = outcome(&watching.await.unwrap());
+    };
+    let end = outcome(&records);
     assert_eq!(most, MOST_LIVE);
     assert!(end.output_text.contains("No more runs can begin"), "the models are told: {}", end.output_text);
     assert!(runs(&agent).await.len() <= 1 + 12 + 64);
