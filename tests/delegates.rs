@@ -100,7 +100,7 @@ async fn a_budget_of_money_holds_for_all_below_and_what_it_refuses_keeps_no_stre
         AGENTS.replace("model = \"scripted/test\"\n    description", "model = \"scripted/other\"\n    description");
     let bounds = "[agents.boss.limits]\ncost_budget_usd = 1.0\n[models.test.price]\ninput = 1.0\noutput = 1.0\n";
     let server = TestServer::start(&format!("{config}{agents}{bounds}")).await;
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     let stream = server.stream("/v1/agent/completions", &body(&json!({"delegate_events": true}))).await;
     let frames = stream.rest().await;
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "a run that never began is not waited for");

@@ -26,8 +26,10 @@ pub enum Begun {
     Live,
     /// It has ended.
     Ended(Box<ChildEnd>),
-    /// It does not begin, for this reason.
+    /// It never begins, for this reason.
     Refused(String),
+    /// It cannot begin now, for this reason.
+    Later(String),
 }
 
 /// Begins runs for other runs.
@@ -36,9 +38,12 @@ pub trait Delegating: fmt::Debug + Send + Sync {
     /// Begins a run for `parent`, or finds it if it was begun before. Fails if the store does not say whether it was.
     async fn begin(&self, parent: &RunSpec, child: &Child) -> Result<Begun, Unavailable>;
 
+    /// Sees to it that a run for `parent` never begins, for this reason, unless it has: then says what became of it.
+    async fn refuse(&self, parent: &RunSpec, child: &RunId, why: String) -> Result<Begun, Unavailable>;
+
     /// How a run ended; `None` if it has not, or does not exist.
     async fn end_of(&self, tenant: &Tenant, child: &RunId) -> Result<Option<ChildEnd>, Unavailable>;
 
-    /// Sees to it that a run ends soon if it is under way, and never begins otherwise.
-    async fn stop(&self, tenant: &Tenant, child: &RunId) -> Result<(), Unavailable>;
+    /// Sees to it that a run in the tree of `root` ends soon if it is under way, and never begins otherwise.
+    async fn stop(&self, tenant: &Tenant, root: &RunId, child: &RunId) -> Result<(), Unavailable>;
 }

@@ -284,6 +284,12 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// The first run of its tree: itself, unless another run began it.
+    #[must_use]
+    pub fn root(&self) -> &RunId {
+        self.parent.as_ref().map_or(&self.id, |parent| &parent.root)
+    }
+
     /// The hooks that stand at this point, of this tool where it is one of tools, in their order.
     pub fn hooks_at<'a>(&'a self, point: HookPoint, tool: Option<&'a str>) -> impl Iterator<Item = &'a PinnedHook> {
         self.hooks.iter().filter(move |hook| hook.stands_at(point, tool))

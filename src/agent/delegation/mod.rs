@@ -16,8 +16,10 @@ use self::request::request;
 use crate::agent::admission::Admission;
 use crate::agent::delegating::{Begun, Child, Delegating};
 use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
+use crate::agent::ledger::due::{Due, Owner};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::limits::places::MOST_LIVE;
 use crate::store::{Partition, Tx, Unavailable, Write};
 use crate::types::delegate::ChildEnd;
 use crate::types::{RunId, RunSpec, RunStatus, Tenant};
@@ -26,6 +28,8 @@ use crate::types::{RunId, RunSpec, RunStatus, Tenant};
 const BARRED_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// How long a run that was told to stop is waited for, so that what it took is known.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long after that the due index resumes one that waits and was told to stop, should nothing else have.
+const SEEN_TO_MS: u64 = 2_000;
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -63,18 +67,38 @@ impl Delegating for Delegation {
         if let Some(begun) = found(&admission, &parent.tenant, id).await? {
             return Ok(begun);
         }
+        if !admission.limits.take_place(parent, id).await? {
+            let why = format!(
+                "No more runs can begin: {MOST_LIVE} of this tree are under way. Do it yourself, or try again later."
+            );
+            return self.refuse(parent, id, why).await;
+        }
         let Err(refusal) = admission.start(request(parent, child), None).await else { return Ok(Begun::Live) };
         if let Some(begun) = found(&admission, &parent.tenant, id).await? {
+            if matches!(begun, Begun::Ended(_)) {
+                admission.limits.free_place(&parent.tenant, parent.root(), id).await?;
+            }
             return Ok(begun);
         }
+        let why = format!("The agent {:?} cannot begin: {refusal}.", child.started.agent);
         if let StartError::Store(error) = refusal {
             return Err(error);
         }
-        // Another replica is beginning it, or this one is about to end.
-        if matches!(refusal, StartError::Claim(ClaimError::Busy) | StartError::Draining | StartError::OutOfMemory) {
-            return Err(Unavailable(refusal.to_string()));
+        // This replica is about to end.
+        if matches!(refusal, StartError::Draining) {
+            return Err(Unavailable(why));
         }
-        Ok(Begun::Refused(format!("The agent {:?} cannot begin: {refusal}.", child.started.agent)))
+        // Another replica is beginning it, or memory is free in a moment.
+        if matches!(refusal, StartError::Claim(ClaimError::Busy) | StartError::OutOfMemory) {
+            return Ok(Begun::Later(why));
+        }
+        self.refuse(parent, id, why).await
+    }
+
+    async fn refuse(&self, parent: &RunSpec, child: &RunId, why: String) -> Result<Begun, Unavailable> {
+        let admission = self.admission()?;
+        self.stop(&parent.tenant, parent.root(), child).await?;
+        Ok(found(&admission, &parent.tenant, child).await?.unwrap_or(Begun::Refused(why)))
     }
 
     async fn end_of(&self, tenant: &Tenant, child: &RunId) -> Result<Option<ChildEnd>, Unavailable> {
@@ -85,7 +109,7 @@ impl Delegating for Delegation {
         }
     }
 
-    async fn stop(&self, tenant: &Tenant, child: &RunId) -> Result<(), Unavailable> {
+    async fn stop(&self, tenant: &Tenant, root: &RunId, child: &RunId) -> Result<(), Unavailable> {
         let (admission, partition) = (self.admission()?, partition(tenant, child));
         let bar = Write::Put { key: keys::barred(child), value: "barred".into(), ttl: Some(BARRED_FOR) };
         admission.ledger.commit(Tx::new(partition.clone()).write(bar)).await.map_err(unavailable)?;
@@ -94,18 +118,16 @@ impl Delegating for Delegation {
             if head.status.is_final() {
                 return Ok(());
             }
-            if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
-                tell(&admission, tenant, child).await?;
-            } else if stop_idle(&admission, tenant, &head).await? {
-                return Ok(());
+            if !std::mem::replace(&mut told, true) {
+                tell(&admission, tenant, &head).await?;
             }
-            if Instant::now() >= until {
-                // Its driver, or the next one, reads what it was told.
+            // Its driver, or the next one, reads what it was told.
+            if stop_idle(&admission, tenant, &head).await? || Instant::now() >= until {
                 return Ok(());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        Ok(())
+        admission.limits.free_place(tenant, root, child).await
     }
 }
 
@@ -116,9 +138,16 @@ async fn found(admission: &Admission, tenant: &Tenant, child: &RunId) -> Result<
     Ok(Some(end.map_or(Begun::Live, |end| Begun::Ended(Box::new(end)))))
 }
 
-/// Tells a run under way to stop.
-async fn tell(admission: &Admission, tenant: &Tenant, child: &RunId) -> Result<(), Unavailable> {
-    match admission.control.tell_to_stop(tenant, child).await {
+/// Tells a run to stop, also one that waits: another replica may be about to drive it.
+async fn tell(admission: &Admission, tenant: &Tenant, head: &Head) -> Result<(), Unavailable> {
+    if head.waits_for_services() {
+        let owner = Owner { tenant: tenant.clone(), session: head.session.clone() };
+        let at_ms = admission.ledger.store().now_ms().saturating_add(SEEN_TO_MS);
+        // Put before, so that it does not wait behind what it is told.
+        let due = Due::tool_answered(owner, head.id.clone(), at_ms);
+        admission.ledger.commit(due.put()).await.map_err(unavailable)?;
+    }
+    match admission.control.tell_to_stop(tenant, &head.id).await {
         Ok(()) | Err(LookupError::RunNotFound(_)) => Ok(()),
         Err(LookupError::Store(error)) => Err(error),
         Err(error) => Err(Unavailable(error.to_string())),

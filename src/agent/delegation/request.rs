@@ -22,7 +22,7 @@ pub(super) fn request(parent: &RunSpec, child: &Child) -> NewRun {
             run: parent.id.clone(),
             session: parent.session.clone(),
             call: started.call_id.clone(),
-            root: parent.parent.as_ref().map_or_else(|| parent.id.clone(), |above| above.root.clone()),
+            root: parent.root().clone(),
             depth: started.depth,
             max_output_chars: rules.max_output_chars,
         }),

@@ -7,7 +7,7 @@ use crate::types::delegate::{ChildEnd, CompletedChild, Delegated, StartedChild, 
 use crate::types::{CallId, Event, RunStatus, StopReason, ToolOutcome};
 
 /// What the model is told of how a run ended that it asked for.
-pub(super) fn outcome(end: &ChildEnd) -> ToolOutcome {
+fn outcome(end: &ChildEnd) -> ToolOutcome {
     ToolOutcome {
         parts: vec![Part::text(&end.text)],
         is_error: end.status != RunStatus::Completed,
@@ -45,6 +45,12 @@ pub(super) fn late(child: &StartedChild) -> ChildEnd {
         own: Taken::default(),
         tree: Taken::default(),
     }
+}
+
+/// What is recorded of a run that never begins, for this reason.
+pub(super) fn refused(run: &Run, child: &StartedChild, why: String, now_ms: u64) -> Vec<Event> {
+    let answer = answered(run, &child.call_id, ToolOutcome::failed(why), now_ms);
+    [completed_unknown(child, RunStatus::Failed)].into_iter().chain(answer).collect()
 }
 
 /// What is recorded once a run is told that one has ended which it began: nothing if it knows that, or began no such run.

@@ -21,6 +21,7 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
+use crate::types::delegate::Delegated;
 use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, StopReason};
 
 impl Launcher {
@@ -72,6 +73,9 @@ impl Launcher {
             // The run came further: the sweep looks at it again.
             return Ok(None);
         }
+        if lost.end.is_some() {
+            self.stop_children(entry, &lost).await?;
+        }
         // An end that the log has already was counted by the replica that recorded it.
         let (head, ends_now) = (lost.head.clone(), lost.end.is_some());
         // Which hooks a run has is in its specification: of a run that lost it, or of which it is damaged, none is told. If the
@@ -99,6 +103,26 @@ impl Launcher {
             Err(CommitError::VersionConflict { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
+    }
+
+    /// Stops the runs that it began, as far as its log can be read, before its end is recorded.
+    async fn stop_children(&self, entry: &Registration, lost: &Lost) -> Result<(), Unavailable> {
+        let mut live = Vec::new();
+        let note = |record: Record, _| {
+            let Event::Delegated(delegated) = record.event else { return };
+            match *delegated {
+                Delegated::Started(child) => live.push(child.run),
+                Delegated::Completed(child) => live.retain(|run| *run != child.run),
+            }
+        };
+        match self.ledger.read_log(&lost.partition, &lost.head.id, note).await {
+            Ok(()) | Err(ReadError::Damaged(_)) => {}
+            Err(ReadError::Store(error)) => return Err(error),
+        }
+        let Some(delegating) = self.generations.current().delegating.clone() else { return Ok(()) };
+        let root = lost.head.parent.as_ref().map_or(&lost.head.id, |parent| &parent.root);
+        let stopping = live.iter().map(|child| delegating.stop(&entry.tenant, root, child));
+        futures_util::future::try_join_all(stopping).await.map(drop)
     }
 
     /// Reads what the store still has of a run, and decides how the run ends, with its last record if the log lacks that; `None` if

@@ -28,6 +28,7 @@ impl Launcher {
         head: &Head,
     ) -> Result<(), Unavailable> {
         let Some(parent) = head.parent.clone().filter(|_| head.status.is_final()) else { return Ok(()) };
+        self.limits.free_place(tenant, &parent.root, &head.id).await?;
         let Some(end) = self.child_end(tenant, head).await? else { return Ok(()) };
         failpoint::hit("delegate.before_told");
         let owner = Owner { tenant: tenant.clone(), session: parent.session.clone() };

@@ -3,6 +3,7 @@
 pub mod charge;
 pub(super) mod holds;
 pub mod left;
+pub(super) mod places;
 pub mod quota;
 pub mod rate;
 pub mod shared;

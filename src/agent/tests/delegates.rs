@@ -3,6 +3,7 @@
 mod bounds;
 mod budgets;
 mod deaths;
+mod ends;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,11 +9,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::agent::delegating::{Begun, Child};
-use crate::agent::drive::child_ended::{child_ended, completed, completed_unknown, late, outcome};
+use crate::agent::drive::child_ended::{child_ended, completed, completed_unknown, late, refused};
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::pending::accepted;
-use crate::agent::drive::steps::outcome::{made, settled};
-use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::machine::Run;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
@@ -83,15 +81,23 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
             driver.recorder.queue(accepted(driver.recorder.run(), call, latency_ms, now_ms, within));
             Ok(())
         }
+        // Its answer is recorded with its end, so that neither is told again.
         Some(Begun::Ended(end)) => {
-            let outcome = outcome(&end);
-            driver.recorder.queue(completed(&child.started, &end));
-            settle_result(driver, call, made(settled(outcome, Effect::Read))).await
+            let now_ms = driver.recorder.store().now_ms();
+            queue(driver, child_ended(driver.recorder.run(), &call.id, &end, now_ms));
+            Ok(())
         }
-        Some(Begun::Refused(why)) => {
-            driver.recorder.queue(completed_unknown(&child.started, RunStatus::Failed));
-            settle_result(driver, call, made(ToolOutcome::failed(why))).await
+        Some(Begun::Refused(why) | Begun::Later(why)) => {
+            let now_ms = driver.recorder.store().now_ms();
+            queue(driver, refused(driver.recorder.run(), &child.started, why, now_ms));
+            Ok(())
         }
+    }
+}
+
+fn queue(driver: &mut Driver, events: Vec<Event>) {
+    for event in events {
+        driver.recorder.queue(event);
     }
 }
 
@@ -137,10 +143,12 @@ async fn begin(driver: &mut Driver, child: &Child) -> Result<Option<Begun>, Exit
     let until = Instant::now() + BEGIN_TIMEOUT;
     let beginning = async {
         loop {
+            let is_over = Instant::now() >= until;
             match delegating.begin(&spec, child).await {
+                Ok(Begun::Later(why)) if is_over => return delegating.refuse(&spec, &child.started.run, why).await,
+                Err(error) if is_over => return Err(error),
+                Ok(Begun::Later(_)) | Err(_) => tokio::time::sleep(RETRY_EVERY).await,
                 Ok(begun) => return Ok(begun),
-                Err(error) if Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(RETRY_EVERY).await,
             }
         }
     };
@@ -158,19 +166,18 @@ async fn begin(driver: &mut Driver, child: &Child) -> Result<Option<Begun>, Exit
 /// Takes in how the runs ended whose time is up. One that goes on is stopped first.
 pub(super) async fn give_up(driver: &mut Driver, calls: Vec<CallId>) -> Result<(), Exit> {
     let Some(delegating) = driver.generation.delegating.clone() else { return Ok(()) };
-    let tenant = driver.recorder.run().spec().tenant.clone();
+    let spec = driver.recorder.run().spec().clone();
+    let (tenant, root) = (&spec.tenant, spec.root());
     for call in calls {
         let Some(child) = driver.recorder.run().child_of(&call).cloned() else { continue };
-        let mut end = delegating.end_of(&tenant, &child.run).await.map_err(CommitError::from)?;
+        let mut end = delegating.end_of(tenant, &child.run).await.map_err(CommitError::from)?;
         if end.is_none() {
-            delegating.stop(&tenant, &child.run).await.map_err(CommitError::from)?;
-            end = delegating.end_of(&tenant, &child.run).await.map_err(CommitError::from)?;
+            delegating.stop(tenant, root, &child.run).await.map_err(CommitError::from)?;
+            end = delegating.end_of(tenant, &child.run).await.map_err(CommitError::from)?;
         }
         let end = end.unwrap_or_else(|| late(&child));
         let now_ms = driver.recorder.store().now_ms();
-        for event in child_ended(driver.recorder.run(), &call, &end, now_ms) {
-            driver.recorder.queue(event);
-        }
+        queue(driver, child_ended(driver.recorder.run(), &call, &end, now_ms));
     }
     Ok(())
 }
@@ -179,13 +186,14 @@ pub(super) async fn give_up(driver: &mut Driver, calls: Vec<CallId>) -> Result<(
 pub(super) async fn stop_children(driver: &mut Driver) -> Result<(), Exit> {
     let children: Vec<StartedChild> = driver.recorder.run().children().cloned().collect();
     let Some(delegating) = driver.generation.delegating.clone() else { return Ok(()) };
-    let tenant = driver.recorder.run().spec().tenant.clone();
+    let spec = driver.recorder.run().spec().clone();
+    let (tenant, root) = (&spec.tenant, spec.root());
     failpoint::hit("delegate.before_stop");
     let stopping = children.iter().map(|child| async {
         let mut tries = 0;
         loop {
-            match delegating.stop(&tenant, &child.run).await {
-                Ok(()) => return delegating.end_of(&tenant, &child.run).await,
+            match delegating.stop(tenant, root, &child.run).await {
+                Ok(()) => return delegating.end_of(tenant, &child.run).await,
                 Err(error) if tries >= 8 => return Err(error),
                 Err(_) => tokio::time::sleep(RETRY_EVERY * 2_u32.pow(tries)).await,
             }

@@ -81,7 +81,7 @@ async fn a_run_that_is_wanted_no_more_never_begins() {
     let run = call.child().unwrap();
     let started = StartedChild { step: 1, call_id: call, run: run.clone(), agent: "worker".to_owned(), depth: 1 };
     let child = Child { started, task: "x".to_owned(), timeout_ms: 1_000 };
-    delegating.stop(&tenant(), &run).await.unwrap();
+    delegating.stop(&tenant(), &parent.id, &run).await.unwrap();
     let begun = delegating.begin(&parent, &child).await;
     assert!(!matches!(begun, Ok(Begun::Live | Begun::Ended(_))), "{begun:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
