@@ -156,8 +156,7 @@ async fn a_response_is_its_tenants() {
 async fn only_a_key_that_may_approve_decides_in_a_response() {
     let upstream =
         Upstream::start([Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")]).await;
-    let keys =
-        "[keys.asks]\nkey_env = \"ASKS\"\nscopes = [\"run\", \"read\"]\n[keys.approves]\nkey_env = \"APPROVES\"\n";
+    let keys = "[keys.asks]\nkey_env = \"ASKS\"\ntenant = \"acme\"\nscopes = [\"run\", \"read\"]\n[keys.approves]\nkey_env = \"APPROVES\"\ntenant = \"acme\"\n";
     let config = format!("{}{keys}", upstream.config());
     let mut server = TestServer::builder(&config).env("ASKS", "lg_asks").env("APPROVES", "lg_approves").start().await;
     server.use_key("lg_asks");

@@ -158,8 +158,7 @@ impl Control {
         Ok((!is_empty).then(|| Trace { id, of_run, spans: fold.into_spans() }))
     }
 
-    /// The replica that drives a run, as far as the store tells: the rest of what is known of a run does not depend on it.
-    /// A queued run is registered too, and has no driver.
+    /// The replica that drives a run, as far as the store tells. A queued run is registered too, and has no driver.
     async fn driver_of(&self, head: &Head) -> Option<String> {
         let own = &self.launcher.ownership.replica;
         match head.status {

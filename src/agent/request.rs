@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::agent::generation::Generation;
@@ -20,7 +21,7 @@ use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::policy::{Layer, Policy};
 use crate::types::prompt::{Channel, PromptLayer, PromptMode};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
-use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
+use crate::types::{CallId, Message, Micros, RunId, SessionId, Shortfall, Tenant, TraceContext};
 
 /// A valid request for a run.
 #[derive(Debug, Clone)]
@@ -297,6 +298,11 @@ impl NewRun {
             Arc::make_mut(&mut self.options.sampling).user = user;
         }
         self
+    }
+
+    /// Whether it waits for what a budget lacks now, and has not waited for as long as it may.
+    pub(super) fn awaits(&self, short: &Shortfall, since: Instant, timeout: Duration) -> bool {
+        !self.unattended && short.may_pass() && since.elapsed() < timeout
     }
 
     /// Whether it only asks for what models are shown of its session to be shortened.

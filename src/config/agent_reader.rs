@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use toml::de::DeTable;
 
-use super::agent::{AgentConfig, DEFAULT_AGENT, KnownTools};
+use super::agent::{AgentConfig, DEFAULT_AGENT};
 use super::hook::HookConfig;
+use super::known_tools::KnownTools;
 use super::mistake::{ConfigErrors, Mistake};
 use super::prompt_parents::inherit_layers_of;
 use super::reader::Section;

@@ -25,6 +25,7 @@ mod headers;
 mod hook;
 mod identity;
 pub mod key;
+mod known_tools;
 mod mcp;
 mod memory;
 mod metrics;

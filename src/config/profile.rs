@@ -2,7 +2,8 @@
 
 use toml::de::DeTable;
 
-use super::agent::{AgentConfig, KnownTools};
+use super::agent::AgentConfig;
+use super::known_tools::KnownTools;
 use super::reader::Section;
 use super::report::Report;
 use super::upstream::Upstream;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
+use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
 use super::agent_reader::AgentReader;
 use super::approval;
 use super::asked_guardrails;
@@ -19,6 +19,7 @@ use super::difference::{Change, difference};
 use super::egress;
 use super::guard;
 use super::hook::HookConfig;
+use super::known_tools::KnownTools;
 use super::mcp::{self, McpServerConfig};
 use super::memory::{self, MemoryConfig};
 use super::metrics::MetricsConfig;

@@ -167,9 +167,7 @@ impl Admission {
                 Ok(Some(started)) => return Ok(started),
                 Ok(None) => continue,
                 // Other runs have reserved what the budget lacks, and most of that is released.
-                Err(StartError::BudgetExceeded { short, timeout })
-                    if !new.unattended && short.may_pass() && since.elapsed() < timeout =>
-                {
+                Err(StartError::BudgetExceeded { short, timeout }) if new.awaits(&short, since, timeout) => {
                     let left = timeout.saturating_sub(since.elapsed());
                     (StartError::BudgetExceeded { short, timeout }, left)
                 }

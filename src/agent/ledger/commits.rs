@@ -10,9 +10,7 @@
 //! | [`end`], to wait | its log and head say until when | changes, lives as long | [`index_wait`], first |
 //! | [`fail`] | the same, by a replica that cannot tell how far the run came | names the next run | |
 //!
-//! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: these
-//! functions say what changes, and their callers commit it. How long things are kept then is
-//! [`Retention`]'s.
+//! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: callers commit what these say.
 
 mod inbox;
 mod shown;

@@ -19,8 +19,7 @@ use crate::types::offer::OfferHash;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
-/// A name of these parts. A run takes some dozens of them, and to format one costs several times as much as to
-/// copy its parts.
+/// A name of these parts. A run takes some dozens of them, and to format one costs several times as much as to copy its parts.
 fn named(parts: &[&str]) -> Key {
     parts.concat().into()
 }

@@ -120,7 +120,8 @@ impl Schedules {
             match self.store().commit(tx).await {
                 Ok(()) => {
                     tracing::info!(%tenant, schedule = %id, "a schedule was deleted");
-                    return Ok(self.withdraw(tenant, &schedule).await);
+                    self.withdraw(tenant, &schedule).await;
+                    return Ok(());
                 }
                 Err(CommitError::VersionConflict { .. }) => {}
                 Err(error) => return Err(unavailable(error).into()),

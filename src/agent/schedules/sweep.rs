@@ -44,12 +44,12 @@ impl Schedules {
             let mut pause = replica.next_turn(LOOK_EVERY);
             if !lifecycle.is_ending() {
                 match self.look(lifecycle).await {
-                    Ok(Some(next)) => pause = pause.min(next),
-                    Ok(None) => {}
-                    Err(error) if self.cannot_look.is_due() => {
-                        tracing::warn!(%error, "could not look for schedules that are due; trying again");
+                    Ok(next) => pause = pause.min(next.unwrap_or(pause)),
+                    Err(error) => {
+                        if self.cannot_look.is_due() {
+                            tracing::warn!(%error, "could not look for schedules that are due; trying again");
+                        }
                     }
-                    Err(_) => {}
                 }
             }
             tokio::time::sleep(pause).await;

@@ -103,11 +103,10 @@ impl Index {
     /// Whether an agent is as a request expects it.
     pub fn check(&self, name: &str, expected: Expected) -> Result<(), Refused> {
         let version = self.version(name);
-        match expected {
-            expected if expected.holds(version) => Ok(()),
-            Expected::Something => Err(Refused::Missing),
-            _ => Err(Refused::OtherVersion(version)),
+        if expected.holds(version) {
+            return Ok(());
         }
+        Err(if expected == Expected::Something { Refused::Missing } else { Refused::OtherVersion(version) })
     }
 
     /// Gives an agent these settings, or deletes it.

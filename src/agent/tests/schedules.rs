@@ -313,14 +313,15 @@ async fn a_schedule_that_is_turned_off_and_on_at_once_fires() {
     create(&slow, every_minute()).await.unwrap();
     let removes = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Delete { .. }));
     faulty.next(move |tx| tx.partition == keys::due_schedules_partition() && removes(tx), Fate::Hangs);
-    let off = tokio::spawn({
-        let slow = slow.clone();
-        async move { change(&slow, ScheduleSettings { enabled: false, ..every_minute() }).await }
-    });
-    faulty.reached().await;
-    let on = change(&quick, every_minute()).await;
-    faulty.go_on();
-    assert_eq!((off.await.unwrap().version, on.version), (2, 3));
+    let off = change(&slow, ScheduleSettings { enabled: false, ..every_minute() });
+    let on = async {
+        faulty.reached().await;
+        let on = change(&quick, every_minute()).await;
+        faulty.go_on();
+        on
+    };
+    let (off, on) = futures_util::future::join(off, on).await;
+    assert_eq!((off.version, on.version), (2, 3));
     clock::shift(MINUTE);
     quick.schedules().fire_what_is_due().await;
     assert_eq!(results(&read(&quick).await), [None]);

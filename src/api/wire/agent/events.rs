@@ -27,7 +27,6 @@ use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::context::ContextEvent;
 use crate::types::delegate::Delegated;
-use crate::types::event::DiscardReason;
 use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
@@ -256,16 +255,17 @@ impl Encoder for AgentEvents {
 
 /// The named event of a record; `None` for text and for internal events.
 pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) -> Option<NativeEvent<'a>> {
-    let seq = record.seq;
-    let (run_id, session_id) = (names.id.as_str(), names.session.as_ref().map(SessionId::as_str));
-    let model = names.model.as_str();
+    let (seq, run_id, model) = (record.seq, names.id.as_str(), names.model.as_str());
+    let session_id = names.session.as_ref().map(SessionId::as_str);
     Some(match &record.event {
         Event::RunQueued => NativeEvent::RunQueued { seq, run_id, session_id, model, created_ms: names.created_ms },
         Event::RunStarted => NativeEvent::RunStarted { seq, run_id, session_id, model, created_ms: names.created_ms },
         Event::RunResumed { .. } => NativeEvent::RunResumed { seq, run_id, session_id, model },
         Event::StepStarted { step, .. } => NativeEvent::StepStarted { seq, step: *step },
         Event::ThinkingDelta { step, text } => NativeEvent::ThinkingDelta { seq, step: *step, text },
-        Event::ToolArgumentsDelta { step, call_id, delta } => arguments_delta(seq, *step, call_id, delta),
+        Event::ToolArgumentsDelta { step, call_id, delta } => {
+            NativeEvent::ToolCallDelta { seq, step: *step, call_id: call_id.as_str(), arguments_delta: delta }
+        }
         Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind: _, cause } => {
             let (step, attempt, delay_ms) = (*step, *attempt, *delay_ms);
             NativeEvent::ProviderRetry { seq, step, upstream, model, attempt, delay_ms, cause }
@@ -275,7 +275,9 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
-        Event::StepDiscarded { step, reason, .. } => discarded(seq, *step, *reason),
+        Event::StepDiscarded { step, reason, .. } => {
+            NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
+        }
         Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
         Event::ApprovalRequired(request) => NativeEvent::ApprovalRequired(RequiredApproval::new(seq, request)),
         Event::ApprovalResolved(approval) => NativeEvent::ApprovalResolved(ResolvedApproval::new(seq, approval)),
@@ -317,23 +319,14 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
     })
 }
 
-fn discarded(seq: u64, step: u32, reason: DiscardReason) -> NativeEvent<'static> {
-    NativeEvent::StepDiscarded { seq, step, reason: reason.as_str() }
-}
-
 fn loop_guard(seq: u64, found: &LoopFinding) -> NativeEvent<'_> {
     let LoopFinding { step, rule, repeats, tools, stops } = found;
     let action = if *stops { "stop" } else { "warn" };
     NativeEvent::LoopGuardTriggered { seq, step: *step, action, rule: rule.as_str(), repeats: *repeats, tools }
 }
 
-fn arguments_delta<'a>(seq: u64, step: u32, call_id: &'a CallId, delta: &'a str) -> NativeEvent<'a> {
-    NativeEvent::ToolCallDelta { seq, step, call_id: call_id.as_str(), arguments_delta: delta }
-}
-
-fn tool_call(seq: u64, step: u32, call: &ToolCall) -> NativeEvent<'_> {
-    let arguments = Arguments::new(&call.arguments);
-    NativeEvent::ToolCall { seq, step, call_id: call.id.as_str(), name: &call.name, arguments }
+fn tool_call(seq: u64, step: u32, ToolCall { id, name, arguments, .. }: &ToolCall) -> NativeEvent<'_> {
+    NativeEvent::ToolCall { seq, step, call_id: id.as_str(), name, arguments: Arguments::new(arguments) }
 }
 
 fn guarded_event(seq: u64, guarded: &Guarded) -> Option<NativeEvent<'_>> {
@@ -353,9 +346,7 @@ fn guarded_event(seq: u64, guarded: &Guarded) -> Option<NativeEvent<'_>> {
 fn context_event(seq: u64, event: &ContextEvent) -> Option<NativeEvent<'_>> {
     Some(match event {
         ContextEvent::Pruned(pruned) => NativeEvent::ContextPruned(PrunedContext::new(seq, pruned)),
-        ContextEvent::CompactionStarted(started) => {
-            NativeEvent::CompactionStarted(StartedCompaction::new(seq, started))
-        }
+        ContextEvent::CompactionStarted(begun) => NativeEvent::CompactionStarted(StartedCompaction::new(seq, begun)),
         ContextEvent::Compacted(compacted) => NativeEvent::ContextCompacted(CompactedContext::new(seq, compacted)),
         ContextEvent::CompactionFailed(failed) => NativeEvent::CompactionFailed(FailedCompaction::new(seq, failed)),
         ContextEvent::FlushAsked(asked) => NativeEvent::FlushStarted(StartedFlush::new(seq, asked)?),
@@ -404,6 +395,6 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
 }
 
 fn budget_warning(seq: u64, owner: BudgetOwner, kind: BudgetKind, (used, limit): (u64, u64)) -> NativeEvent<'static> {
-    let (used, limit, kind) = (Amount::of(kind, used), Amount::of(kind, limit), kind.as_str());
-    NativeEvent::BudgetWarning { seq, scope: owner.as_str(), kind, used, limit }
+    let (used, limit) = (Amount::of(kind, used), Amount::of(kind, limit));
+    NativeEvent::BudgetWarning { seq, scope: owner.as_str(), kind: kind.as_str(), used, limit }
 }
