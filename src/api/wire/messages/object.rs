@@ -10,6 +10,7 @@ use crate::types::{ToolCall, Usage};
 
 /// A message: what its run said and did.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MessagesObject)]
 pub struct MessageObject<'a> {
     /// Its id.
     #[schema(example = "msg_019a0000000070008000000000000000")]
