@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use loopgate::agent::drive::recorder::Recorder;
 use loopgate::agent::drive::replay::Replay;
 use loopgate::agent::ownership::lease::Leases;
-use loopgate::api::wire::agent::events::AgentEvents;
+use loopgate::api::wire::agent::stream::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
 use loopgate::api::wire::{Encoder, RunNames};
 use loopgate::store::embedded::EmbeddedStore;

@@ -59,13 +59,12 @@ pub(super) struct Rooms {
 impl Rooms {
     /// The rooms over these parts, of which the first generation will be replaced.
     pub(super) fn new(store: Arc<dyn Store>, first: Generation, retention: Retention, telemetry: Telemetry) -> Self {
-        let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
-        let (ledger, active) = (Ledger::new(store, retention), Arc::<Active>::default());
+        let (lifecycle, ledger) = (Arc::new(Lifecycle::new(store.is_shared())), Ledger::new(store, retention));
+        let (active, usage) = (Arc::<Active>::default(), Arc::new(Usage::new(ledger.clone())));
+        let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
         let (documents, delegation) = (Arc::new(Documents::new(ledger.clone(), lifecycle.clone())), Arc::default());
         let generations = Arc::new(Generations::new(equipped(first, (&documents, &delegation))));
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
-        let (usage, limits) =
-            (Arc::new(Usage::new(ledger.clone())), Arc::new(Limits::new(ledger.clone(), active.clone())));
         let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone(), generations.clone()));
         let launcher = Arc::new(Launcher {
             ledger: ledger.clone(),

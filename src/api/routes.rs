@@ -99,6 +99,10 @@ fn of_anthropic() -> Vec<Row> {
 }
 
 fn guarded() -> Vec<Row> {
+    of_runs_and_sessions().into_iter().chain(of_tenants()).collect()
+}
+
+fn of_runs_and_sessions() -> Vec<Row> {
     vec![
         needs(Scope::Run, row!("/v1/agent/completions", post completions::agent_completions)),
         needs(Scope::Run, row!("/v1/chat/completions", post completions::chat_completions)),
@@ -132,6 +136,12 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
+    ]
+}
+
+/// What tenants keep beside runs and sessions, and what they can ask for.
+fn of_tenants() -> Vec<Row> {
+    vec![
         needs(Scope::Read, row!("/v1/memory", get memory::export)),
         needs(Scope::Memory, row!("/v1/memory", delete memory::erase)),
         needs(Scope::Read, row!("/v1/memory/documents", get memory_documents::list)),

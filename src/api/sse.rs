@@ -136,7 +136,7 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::wire::agent::events::AgentEvents;
+    use crate::api::wire::agent::stream::AgentEvents;
     use crate::api::wire::messages::events::MessageEvents;
     use crate::api::wire::openai_chat::stream::ChatChunks;
     use crate::api::wire::responses::events::ResponseEvents;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::context;
 use super::fallbacks::{self, find_upstream};
@@ -14,6 +14,7 @@ use super::profile::Profile;
 use super::prompt::PromptConfig;
 use super::quantity::seconds;
 use super::reader::Section;
+use super::report::Report;
 use super::rules;
 use super::tool_pattern::ToolPattern;
 use super::upstream::Upstream;
@@ -104,7 +105,14 @@ impl AgentConfig {
         input_guard: InputMode,
     ) -> Self {
         let profile = Profile::read(section);
-        let start = profile.map(|profile| profile.agent(name, parent, upstreams, known_tools, input_guard));
+        let start = profile.map(|profile| {
+            let (document, _) = DeTable::parse_recoverable(profile.text());
+            // What is wrong with the agent is said of its own section.
+            let report = Report::new("", profile.text(), &|_| None);
+            Section::read_root(&report, Some(document.get_ref()), |section| {
+                Self::read_settings(name, section, parent, upstreams, known_tools, input_guard)
+            })
+        });
         Self::read_settings(name, section, start.as_ref().or(parent), upstreams, known_tools, input_guard)
     }
 

@@ -8,7 +8,7 @@ mod usage;
 
 use bytes::BytesMut;
 
-use super::agent::events::AgentEvents;
+use super::agent::stream::AgentEvents;
 use super::openai_chat::completion::completion;
 use super::openai_chat::stream::ChatChunks;
 use super::{Encoder, Resumed, RunNames};

@@ -1,9 +1,16 @@
 //! Agents that start from the numbers of known loops.
 
+use toml::de::DeTable;
+
 use super::*;
+use crate::config::known_tools::KnownTools;
+use crate::config::profile::Profile;
+use crate::config::reader::Section;
+use crate::config::report::Report;
+use crate::config::value::Word;
 use crate::types::approval::ApprovalMode;
 use crate::types::context::{Compaction, ContextRules};
-use crate::types::guard::Sanitise;
+use crate::types::guard::{InputMode, Sanitise};
 use crate::types::prompt::PromptMode;
 use crate::types::run::OnLimit;
 
@@ -68,4 +75,17 @@ fn an_agent_starts_from_the_numbers_of_its_profile() {
     assert_eq!(*klaw, None, "its three calls count once reflection is on");
     let refused = mistakes("[agents.a]\nprofile = 'openclaw'");
     assert!(refused.contains("must be \"klaw\" or"), "{refused}");
+}
+
+#[test]
+fn profiles_hold_settings_of_agents_and_nothing_else() {
+    for (word, profile) in Profile::WORDS {
+        let (document, mistakes) = DeTable::parse_recoverable(profile.text());
+        assert!(mistakes.is_empty(), "{word}: {mistakes:?}");
+        let report = Report::new("", profile.text(), &|_| None);
+        Section::read_root(&report, Some(document.get_ref()), |section| {
+            AgentConfig::read("default", section, None, &[], &KnownTools::default(), InputMode::Warn)
+        });
+        report.into_values().unwrap_or_else(|mistakes| panic!("{word}: {mistakes}"));
+    }
 }

@@ -80,7 +80,7 @@ fn every_declared_metric_is_written_under_its_name() {
     all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
     metrics.answered_request("/v1/models", 200, Duration::ZERO);
     metrics.refused_request("not_found");
-    let upstreams = metrics.upstreams().unwrap();
+    let (upstreams, hooks) = (metrics.upstreams().unwrap(), metrics.hooks());
     upstreams.queue("u").waited(Duration::ZERO);
     let rests = upstreams.rests("u");
     rests.address("a:8000");
@@ -89,7 +89,6 @@ fn every_declared_metric_is_written_under_its_name() {
     metrics.show_breakers([BreakerState { upstream: "u".into(), model: "m".into(), state: "open" }]);
     metrics.mcp().count_failure("s", "ended");
     metrics.mcp().show([McpServerState { name: "s".into(), state: "up", held: 1 }]);
-    let hooks = metrics.hooks();
     hooks.ran(&crate::types::hook::HookRan {
         step: 1,
         hook: "h".into(),

@@ -1,12 +1,12 @@
-//! The agent endpoint's stream: text as OpenAI chunks, all else as named events, one frame each, numbered as in the log.
+//! The named events of the agent endpoint's stream, as the records of a log tell them.
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::api::wire::RunNames;
 use crate::api::wire::agent::approval::{RequiredApproval, ResolvedApproval};
 use crate::api::wire::agent::attempts::{EndOfHedge, Fallback, Hedge};
 use crate::api::wire::agent::budget::{Amount, Budget};
@@ -21,25 +21,16 @@ use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::agent::progress::{CallProgress, DeferredCall};
 use crate::api::wire::agent::question::{ClosedQuestion, OpenQuestion};
 use crate::api::wire::agent::result_part::ResultPart;
-use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
-use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::context::ContextEvent;
 use crate::types::delegate::Delegated;
+use crate::types::event::DiscardReason;
 use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
 use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolCall, ToolOutcome};
-
-/// Writes native events.
-#[derive(Debug)]
-pub struct AgentEvents {
-    names: RunNames,
-    chunk: ChunkTemplate,
-    with_report: bool,
-}
 
 /// The data of a named event.
 #[derive(Debug, Serialize, ToSchema)]
@@ -222,37 +213,6 @@ pub enum NativeEvent<'a> {
     RunFailed(Ending<'a>),
 }
 
-impl AgentEvents {
-    /// An encoder for one run.
-    pub fn new(names: RunNames, with_report: bool) -> Self {
-        let chunk = ChunkTemplate::new(&names, false);
-        Self { names, chunk, with_report }
-    }
-}
-
-impl Encoder for AgentEvents {
-    const READERS_COME_BACK: bool = true;
-
-    fn encode(&mut self, record: &Record, out: &mut BytesMut) {
-        write_id(record.seq, out);
-        if let Some((step, said)) = Said::of(&record.event) {
-            out.put_slice(b"data: ");
-            self.chunk.write_text(said, Some(step), out);
-            out.put_slice(b"\n\n");
-            return;
-        }
-        if self.names.follow(&record.event) {
-            self.chunk = ChunkTemplate::new(&self.names, false);
-        }
-        let Some(event) = native(record, &self.names, self.with_report) else { return };
-        out.put_slice(b"event: ");
-        out.put_slice(event.name().as_bytes());
-        out.put_slice(b"\ndata: ");
-        write_json(&event, out);
-        out.put_slice(b"\n\n");
-    }
-}
-
 /// The named event of a record; `None` for text and for internal events.
 pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) -> Option<NativeEvent<'a>> {
     let (seq, run_id, model) = (record.seq, names.id.as_str(), names.model.as_str());
@@ -275,9 +235,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ProviderFallback(fell_back) => NativeEvent::ProviderFallback(Fallback::new(seq, fell_back)),
         Event::HedgeStarted(started) => NativeEvent::ProviderHedge(Hedge::new(seq, started)),
         Event::HedgeEnded(ended) => NativeEvent::ProviderHedgeEnded(EndOfHedge::new(seq, ended)),
-        Event::StepDiscarded { step, reason, .. } => {
-            NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
-        }
+        Event::StepDiscarded { step, reason, .. } => discarded(seq, *step, *reason),
         Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
         Event::ApprovalRequired(request) => NativeEvent::ApprovalRequired(RequiredApproval::new(seq, request)),
         Event::ApprovalResolved(approval) => NativeEvent::ApprovalResolved(ResolvedApproval::new(seq, approval)),
@@ -285,10 +243,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::PlanCreated { step, text } => NativeEvent::PlanCreated { seq, step: *step, text },
         Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
-        Event::Delegated(delegated) => match &**delegated {
-            Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
-            Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
-        },
+        Event::Delegated(delegated) => delegated_event(seq, delegated),
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => {
             NativeEvent::ToolProgress(CallProgress::new(seq, *step, call_id, name, progress))
@@ -317,6 +272,17 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         | Event::CommandsApplied { .. }
         | Event::HandedOff => return None,
     })
+}
+
+fn delegated_event(seq: u64, delegated: &Delegated) -> NativeEvent<'_> {
+    match delegated {
+        Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
+        Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
+    }
+}
+
+fn discarded(seq: u64, step: u32, reason: DiscardReason) -> NativeEvent<'static> {
+    NativeEvent::StepDiscarded { seq, step, reason: reason.as_str() }
 }
 
 fn loop_guard(seq: u64, found: &LoopFinding) -> NativeEvent<'_> {

@@ -21,3 +21,4 @@ pub mod prompt;
 pub mod question;
 pub mod result_part;
 pub mod rules;
+pub mod stream;

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{call, encode, names, record, result};
-use crate::api::wire::agent::events::AgentEvents;
+use crate::api::wire::agent::stream::AgentEvents;
 use crate::types::conversation::{Link, Part, PartKind, Source};
 use crate::types::json::RawValueEq;
 use crate::types::{Event, ToolOutcome};
