@@ -41,6 +41,7 @@ pub mod session;
 pub mod shortfall;
 pub mod skill;
 pub mod stop;
+pub mod taken;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tool;

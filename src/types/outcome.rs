@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::ToolCall;
-use crate::types::delegate::Taken;
 use crate::types::error::RunError;
 use crate::types::fallback::FallbackUsage;
 use crate::types::json::is_default;
 use crate::types::report::Report;
 use crate::types::shortfall::Shortfall;
 pub use crate::types::stop::{RunStatus, StopReason};
+use crate::types::taken::Taken;
 use crate::types::usage::{BudgetStatus, Micros, Usage};
 
 /// How a run ended, or why it waits. Everything that its last event says.

@@ -8,7 +8,8 @@ use crate::agent::error::LookupError;
 use crate::agent::ledger::{ReadError, keys};
 use crate::agent::requester::Requester;
 use crate::store::Unavailable;
-use crate::types::delegate::{Delegated, Taken};
+use crate::types::delegate::Delegated;
+use crate::types::taken::Taken;
 use crate::types::{Event, Micros, RunId, Usage};
 
 /// Most runs that are looked up.

@@ -3,7 +3,8 @@
 use crate::agent::drive::pending::answered;
 use crate::agent::machine::Run;
 use crate::types::conversation::Part;
-use crate::types::delegate::{ChildEnd, CompletedChild, Delegated, StartedChild, Taken};
+use crate::types::delegate::{ChildEnd, CompletedChild, Delegated, StartedChild};
+use crate::types::taken::Taken;
 use crate::types::{CallId, Event, RunStatus, StopReason, ToolOutcome};
 
 /// What the model is told of how a run ended that it asked for.

@@ -14,7 +14,8 @@ use crate::agent::ledger::keys;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::failpoint;
 use crate::store::Unavailable;
-use crate::types::delegate::{ChildEnd, Taken, cut};
+use crate::types::delegate::{ChildEnd, cut};
+use crate::types::taken::Taken;
 use crate::types::{Outcome, RunStatus, Tenant};
 
 /// How long after the end of a run the due index resumes the one that began it, should nothing else have.

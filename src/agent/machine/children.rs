@@ -1,6 +1,7 @@
 //! The runs that a run's calls have begun, as its records tell.
 
-use crate::types::delegate::{CompletedChild, Delegated, StartedChild, Taken};
+use crate::types::delegate::{CompletedChild, Delegated, StartedChild};
+use crate::types::taken::Taken;
 
 /// The runs that a run's calls have begun.
 #[derive(Debug, Clone, Default)]

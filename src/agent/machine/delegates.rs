@@ -4,7 +4,8 @@ use super::Run;
 use super::calls::{Executor, OpenCall};
 use super::children::Children;
 use crate::types::CallId;
-use crate::types::delegate::{DELEGATE, Delegated, StartedChild, Taken};
+use crate::types::delegate::{DELEGATE, Delegated, StartedChild};
+use crate::types::taken::Taken;
 
 impl Run {
     /// Takes in what happened to a run that it began.

@@ -3,9 +3,10 @@ use std::path::Path;
 
 use super::*;
 use crate::types::context::{CompactionFailed, ContextEvent, FlushEnded, Method};
-use crate::types::delegate::{CompletedChild, Delegated, StartedChild, Taken};
+use crate::types::delegate::{CompletedChild, Delegated, StartedChild};
 use crate::types::guard::{Asked, GuardPoint, Guarded, Judge, Judged, Verdict};
 use crate::types::hook::HookPoint;
+use crate::types::taken::Taken;
 
 /// `UPDATE_DOCS=1 cargo test --lib metrics` writes the table anew.
 #[test]

@@ -6,8 +6,9 @@ use utoipa::ToSchema;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::StopReason;
-use crate::types::delegate::{CompletedChild, StartedChild, Taken};
+use crate::types::delegate::{CompletedChild, StartedChild};
 use crate::types::lineage::Parent;
+use crate::types::taken::Taken;
 
 /// Another agent begins to work on a call.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,9 +15,9 @@ use crate::api::wire::compaction::{CompactionEntry, FlushEntry};
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
-use crate::types::delegate::Taken;
 use crate::types::outcome::{self, Outcome};
 use crate::types::report::{CallReport, DecisionReport, Report, StepReport};
+use crate::types::taken::Taken;
 use crate::types::tool::Measurement;
 use crate::types::{Micros, RunId, SessionId, StopReason};
 

@@ -18,6 +18,7 @@ use crate::api::wire::messages::frame::write;
 use crate::api::wire::messages::object::{MessageObject, OutBlock};
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::responses::id;
+use crate::api::wire::told::Told;
 use crate::api::wire::{Encoder, RunNames};
 use crate::types::{CallId, Event, Outcome, Record, StopReason, ToolCall, ToolOutcome};
 
@@ -99,52 +100,19 @@ impl State {
     }
 
     fn go_on(&mut self, event: &Event, out: &mut BytesMut) {
-        match event {
-            Event::StepStarted { step, reserved, .. } => {
+        let Some(told) = Told::of(event) else { return };
+        match told {
+            Told::Step(step, reserved) => {
                 self.close_text(out);
-                (self.step, self.text_out, self.estimate) = (*step, false, reserved.input_tokens);
+                (self.step, self.text_out, self.estimate) = (step, false, reserved.input_tokens);
                 self.begin(out);
             }
-            Event::ThinkingDelta { step, text } => self.say(*step, Kind::Thinking, text, out),
-            Event::TextDelta { step, text } | Event::RefusalDelta { step, text } => {
-                self.say(*step, Kind::Text, text, out);
-            }
-            Event::StepDiscarded { step, .. } => self.discard(*step, out),
-            Event::ToolStarted { call, .. } => self.begin_call(call, out),
-            Event::ToolFinished { call_id, outcome, .. } => self.end_call(call_id, outcome, out),
-            Event::RunFinished(outcome) if !outcome.stays_open => self.finish(outcome, out),
-            Event::RunFinished(_)
-            | Event::RunQueued
-            | Event::RunStarted
-            | Event::RunResumed { .. }
-            | Event::ToolArgumentsDelta { .. }
-            | Event::ProviderRetry { .. }
-            | Event::ProviderFallback(_)
-            | Event::HedgeStarted(_)
-            | Event::HedgeEnded(_)
-            | Event::TurnFinished { .. }
-            | Event::Guarded(_)
-            | Event::Context(_)
-            | Event::Delegated(_)
-            | Event::BudgetWarning { .. }
-            | Event::CallAllowed { .. }
-            | Event::ApprovalRequired(_)
-            | Event::ApprovalResolved(_)
-            | Event::LoopGuardTriggered(_)
-            | Event::PlanCreated { .. }
-            | Event::ReflectionStarted { .. }
-            | Event::ToolPending(_)
-            | Event::ToolProgress { .. }
-            | Event::QuestionAsked(_)
-            | Event::QuestionResolved(_)
-            | Event::ToolAnswered { .. }
-            | Event::HookRan(_)
-            | Event::StartHooked
-            | Event::StepCompleted { .. }
-            | Event::StopRequested { .. }
-            | Event::StopAfterStep
-            | Event::CommandsApplied { .. }
-            | Event::HandedOff => {}
+            Told::Thinking(step, text) => self.say(step, Kind::Thinking, text, out),
+            Told::Text(step, text) | Told::Refusal(step, text) => self.say(step, Kind::Text, text, out),
+            Told::Void(step) => self.discard(step, out),
+            Told::Call(call) => self.begin_call(call, out),
+            Told::Answer(call, outcome) => self.end_call(call, outcome, out),
+            Told::End(outcome) => self.finish(outcome, out),
         }
     }
 

@@ -21,6 +21,7 @@ use self::state::{Progress, State};
 use self::text::Kind;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::responses::object::ResponseObject;
+use crate::api::wire::told::Told;
 use crate::api::wire::{Encoder, RunNames};
 use crate::types::approval::ApprovalDecision;
 use crate::types::response::ResponseTerms;
@@ -141,47 +142,16 @@ impl State {
     }
 
     fn go_on(&mut self, event: &Event, at_ms: u64, out: &mut BytesMut) {
-        match event {
-            Event::StepStarted { step, .. } => self.begin_step(*step, out),
-            Event::ThinkingDelta { step, text } => self.say(*step, Kind::Reasoning, text, out),
-            Event::TextDelta { step, text } => self.say(*step, Kind::Text, text, out),
-            Event::RefusalDelta { step, text } => self.say(*step, Kind::Refusal, text, out),
-            Event::StepDiscarded { step, .. } => self.discard(*step, out),
-            Event::ToolStarted { call, .. } => self.begin_call(call, out),
-            Event::ToolFinished { call_id, outcome, .. } => self.end_call(call_id, outcome, out),
-            Event::RunFinished(outcome) if !outcome.stays_open => self.finish(outcome, at_ms, out),
-            Event::RunFinished(_)
-            | Event::RunQueued
-            | Event::RunStarted
-            | Event::RunResumed { .. }
-            | Event::ToolArgumentsDelta { .. }
-            | Event::ProviderRetry { .. }
-            | Event::ProviderFallback(_)
-            | Event::HedgeStarted(_)
-            | Event::HedgeEnded(_)
-            | Event::TurnFinished { .. }
-            | Event::Guarded(_)
-            | Event::Context(_)
-            | Event::Delegated(_)
-            | Event::BudgetWarning { .. }
-            | Event::CallAllowed { .. }
-            | Event::ApprovalRequired(_)
-            | Event::ApprovalResolved(_)
-            | Event::LoopGuardTriggered(_)
-            | Event::PlanCreated { .. }
-            | Event::ReflectionStarted { .. }
-            | Event::ToolPending(_)
-            | Event::ToolProgress { .. }
-            | Event::QuestionAsked(_)
-            | Event::QuestionResolved(_)
-            | Event::ToolAnswered { .. }
-            | Event::HookRan(_)
-            | Event::StartHooked
-            | Event::StepCompleted { .. }
-            | Event::StopRequested { .. }
-            | Event::StopAfterStep
-            | Event::CommandsApplied { .. }
-            | Event::HandedOff => {}
+        let Some(told) = Told::of(event) else { return };
+        match told {
+            Told::Step(step, _) => self.begin_step(step, out),
+            Told::Thinking(step, text) => self.say(step, Kind::Reasoning, text, out),
+            Told::Text(step, text) => self.say(step, Kind::Text, text, out),
+            Told::Refusal(step, text) => self.say(step, Kind::Refusal, text, out),
+            Told::Void(step) => self.discard(step, out),
+            Told::Call(call) => self.begin_call(call, out),
+            Told::Answer(call, outcome) => self.end_call(call, outcome, out),
+            Told::End(outcome) => self.finish(outcome, at_ms, out),
         }
     }
 }
