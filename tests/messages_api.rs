@@ -3,7 +3,8 @@
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Proxy, Reply, TestServer, Upstream, within};
+use crate::support::sse::read_to;
+use crate::support::{Gate, Proxy, Reply, TestServer, Upstream};
 
 const ENDPOINT: &str = "/v1/messages";
 
@@ -13,21 +14,6 @@ fn ask(more: &Value) -> Value {
         body[name] = value.clone();
     }
     body
-}
-
-/// What is read of a stream up to these words, or to its end.
-async fn read_to(response: &mut Response, words: &str) -> String {
-    let mut text = String::new();
-    let reading = async {
-        while let Ok(Some(piece)) = response.chunk().await {
-            text += std::str::from_utf8(&piece).expect("events are written whole");
-            if text.contains(words) {
-                break;
-            }
-        }
-    };
-    within(words, reading).await;
-    text
 }
 
 #[tokio::test]

@@ -18,14 +18,12 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 39] = [
+const OURS: [(&str, &str); 37] = [
     ("tests/library.rs", "built"),
     ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
-    ("tests/sdk/messages.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
-    ("tests/sdk/responses.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("tests/examples.rs", "built"),
     ("tests/examples.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("tests/pages/browser.mjs", "child_process';"),

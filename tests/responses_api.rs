@@ -3,6 +3,7 @@
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
+use crate::support::sse::read_to;
 use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/responses";
@@ -13,21 +14,6 @@ fn ask(more: &Value) -> Value {
         body[name] = value.clone();
     }
     body
-}
-
-/// What is read of a stream up to these words, or to its end.
-async fn read_to(response: &mut Response, words: &str) -> String {
-    let mut text = String::new();
-    let reading = async {
-        while let Ok(Some(piece)) = response.chunk().await {
-            text += std::str::from_utf8(&piece).expect("frames are written whole");
-            if text.contains(words) {
-                break;
-            }
-        }
-    };
-    within(words, reading).await;
-    text
 }
 
 /// The events of a text that has whole frames.

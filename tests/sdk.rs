@@ -21,28 +21,39 @@ use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, withi
 /// Runs one case of `tests/sdk/client.*` with both clients. Each gets a server of its own, whose upstream
 /// has these replies. Returns what the upstream was asked by each.
 async fn both(case: &str, replies: &[Reply], more_config: &str, expected: Value) -> [Vec<Value>; 2] {
-    [python(case, replies, more_config, &expected).await, node(case, replies, more_config, &expected).await]
+    both_of("client", case, replies, more_config, &expected).await
 }
 
-fn python_client() -> Command {
+/// The programs of `tests/sdk` that drive the clients of an API, in Python and in Node.
+fn clients(name: &str) -> [Command; 2] {
+    [python_program(&format!("{name}.py")), node_program(&format!("{name}.mjs"))]
+}
+
+fn python_program(name: &str) -> Command {
     let mut command = Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"));
-    command.arg(script("client.py"));
+    command.arg(script(name));
     command
 }
 
-fn node_client() -> Command {
+fn node_program(name: &str) -> Command {
     let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
     let mut command = Command::new("node");
-    command.arg(script("client.mjs")).env("LOOPGATE_TEST_NODE_MODULES", modules);
+    command.arg(script(name)).env("LOOPGATE_TEST_NODE_MODULES", modules);
     command
+}
+
+/// Runs one case with both clients of an API, which see the same. Returns what the upstream was asked by each.
+async fn both_of(name: &str, case: &str, replies: &[Reply], config: &str, expected: &Value) -> [Vec<Value>; 2] {
+    let [python, node] = clients(name);
+    [run(python, case, replies, config, expected).await, run(node, case, replies, config, expected).await]
 }
 
 async fn python(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
-    run(python_client(), case, replies, more_config, expected).await
+    run(python_program("client.py"), case, replies, more_config, expected).await
 }
 
 async fn node(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
-    run(node_client(), case, replies, more_config, expected).await
+    run(node_program("client.mjs"), case, replies, more_config, expected).await
 }
 
 async fn run(command: Command, case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
@@ -205,11 +216,15 @@ async fn an_empty_budget_is_not_asked_for_again() {
     both("quota", &[], "", expected).await;
 }
 
-/// The connection breaks once the run is under way. Both clients send the request again by themselves; the
-/// tool has run by then, and does not run again.
 #[tokio::test]
 async fn a_lost_connection_costs_no_second_run() {
-    for client in [python_client(), node_client()] {
+    send_again("client", json!({"content": "Noted.", "attempts": 2})).await;
+}
+
+/// The connection breaks once the run is under way. Both clients of an API send the request again by themselves; the
+/// tool has run by then, and does not run again.
+async fn send_again(name: &str, expected: Value) {
+    for client in clients(name) {
         let gate = Gate::new();
         let upstream = Upstream::start([
             Reply::calls("note", &json!({"note": "x"})),
@@ -229,9 +244,21 @@ async fn a_lost_connection_costs_no_second_run() {
             gate.open();
         };
         let (seen, ()) = tokio::join!(seen(client, "repeated", &url, &server), fault);
-        assert_eq!(seen, json!({"content": "Noted.", "attempts": 2}));
+        assert_eq!(seen, expected);
         assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
     }
+}
+
+/// What a client sees, with more members.
+fn with(mut seen: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().expect("it is an object") {
+        seen[name] = value.clone();
+    }
+    seen
+}
+
+fn calls_calculator() -> Reply {
+    Reply::calls("calculator", &json!({"expression": "6 * 7"}))
 }
 
 /// The server has asked the upstream as often as it may. Clients that asked for another run would pay as often again.

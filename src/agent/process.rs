@@ -24,7 +24,7 @@ impl Agent {
         self.beside_runs("finding runs without a driver", |rooms| async move { rooms.recovery.sweep().await });
         self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
         self.beside_runs("firing schedules", |rooms| async move {
-            rooms.schedules.keep(&rooms.ownership.replica, &rooms.lifecycle).await;
+            rooms.schedules.keep(&rooms.lifecycle).await;
         });
         self.beside_runs("removing files", |rooms| async move { rooms.recovery.sweep_workspaces().await });
         self.beside_runs("shortening conversations", |rooms| async move {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::agent::error::StartError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::limits::left::SharedSession;
-use crate::agent::{Head, NewRun, Started};
+use crate::agent::{Head, NewRun, RequestKey, Started};
 use crate::api::auth::Caller;
 use crate::api::budget_headers::write_budgets;
 use crate::api::error::ApiError;
@@ -120,15 +120,9 @@ async fn complete(
     }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
     new.memory = Arc::new(body.into_memory());
-    let named_session = new.session.clone().map(SharedSession::named);
-    let mut started = match api.agent.admission().start(new, key.as_ref()).await {
+    let mut started = match start(api, &caller, new, key.as_ref(), std::convert::identity).await {
         Ok(started) => started,
-        Err(error @ StartError::BudgetExceeded { .. }) => {
-            let mut response = ApiError::from(error).into_response();
-            Box::pin(write_budgets_left(api, &caller, named_session.as_ref(), &mut response)).await;
-            return Ok(response);
-        }
-        Err(error) => return Err(error.into()),
+        Err(refusal) => return Ok(*refusal),
     };
     if shape.stream {
         started.follower = started.follower.with_memory(memory);
@@ -169,6 +163,28 @@ pub fn request_context(
 async fn dry_run(api: &Api, new: &NewRun) -> Result<Response, ApiError> {
     let found = api.agent.admission().dry_run(new).await?;
     Ok(json(&DryRunObject::new(&found)?))
+}
+
+/// Starts what is asked for. A refusal is written as the dialect has it; if a budget lacks room, it says what is left of budgets.
+pub async fn start(
+    api: &Api,
+    caller: &Caller,
+    new: NewRun,
+    key: Option<&RequestKey>,
+    in_dialect: fn(ApiError) -> ApiError,
+) -> Result<Started, Box<Response>> {
+    let session = new.session.clone().map(SharedSession::named);
+    let error = match api.agent.admission().start(new, key).await {
+        Ok(started) => return Ok(started),
+        Err(error) => error,
+    };
+    let is_of_budget = matches!(error, StartError::BudgetExceeded { .. });
+    let mut response = in_dialect(error.into()).into_response();
+    if is_of_budget {
+        // Boxed, as it is rare.
+        Box::pin(write_budgets_left(api, caller, session.as_ref(), &mut response)).await;
+    }
+    Err(Box::new(response))
 }
 
 /// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.

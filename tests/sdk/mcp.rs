@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::{installed, python_client, seen};
+use super::{installed, python_program, seen};
 use crate::mcp::requests::Listening;
 use crate::support::redis::free_port;
 use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
@@ -183,7 +183,7 @@ async fn the_official_client_names_a_server_in_its_request() {
         crm.port
     );
     let server = TestServer::start(&config).await;
-    let mut command = python_client();
+    let mut command = python_program("client.py");
     command.env("LOOPGATE_TEST_MCP", format!("http://127.0.0.1:{}/mcp", crm.port));
     let expected = json!({
         "texts": ["It says hello.", "It says hello."], "status": 424, "code": "mcp_server_error", "attempts": 1,

@@ -3,42 +3,17 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::process::Command;
 
-use super::{installed, run, script, seen};
-use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, within};
-
-fn python() -> Command {
-    let mut command = Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"));
-    command.arg(script("messages.py"));
-    command
-}
-
-fn node() -> Command {
-    let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
-    let mut command = Command::new("node");
-    command.arg(script("messages.mjs")).env("LOOPGATE_TEST_NODE_MODULES", modules);
-    command
-}
+use super::{both_of, calls_calculator, clients, seen, send_again, with};
+use crate::support::{Reply, TestServer, Upstream, within};
 
 /// Both clients see the same. Returns what the upstream was asked by each.
 async fn both(case: &str, replies: &[Reply], config: &str, expected: Value) -> [Vec<Value>; 2] {
-    [run(python(), case, replies, config, &expected).await, run(node(), case, replies, config, &expected).await]
-}
-
-fn calls_calculator() -> Reply {
-    Reply::calls("calculator", &json!({"expression": "6 * 7"}))
+    both_of("messages", case, replies, config, &expected).await
 }
 
 fn message(text: &str, stop_reason: &str, blocks: &[&str], tokens: [u64; 2]) -> Value {
     json!({"text": text, "stop_reason": stop_reason, "blocks": blocks, "tokens": tokens})
-}
-
-fn with(mut seen: Value, more: &Value) -> Value {
-    for (name, value) in more.as_object().expect("it is an object") {
-        seen[name] = value.clone();
-    }
-    seen
 }
 
 #[tokio::test]
@@ -118,7 +93,7 @@ async fn tokens_and_models_for_anthropics_clients() {
 /// The client leaves in the middle, and the run ends.
 #[tokio::test]
 async fn a_client_that_leaves_cancels_its_run() {
-    for client in [python(), node()] {
+    for client in clients("messages") {
         let upstream = Upstream::start([Reply::stream().text("First.").stall()]).await;
         let server = TestServer::start(&upstream.config()).await;
         assert_eq!(seen(client, "left", server.url(), &server).await, json!({"text": "First."}));
@@ -131,30 +106,7 @@ async fn a_client_that_leaves_cancels_its_run() {
     }
 }
 
-/// The connection breaks once the run is under way. Both clients send the request again by themselves.
 #[tokio::test]
 async fn a_lost_connection_of_anthropics_clients_costs_no_second_run() {
-    for client in [python(), node()] {
-        let gate = Gate::new();
-        let upstream = Upstream::start([
-            Reply::calls("note", &json!({"note": "x"})),
-            Reply::stream().gate(&gate).text("Noted.").finish("stop").usage(10, 5).done(),
-        ])
-        .await;
-        let tools = ToolServer::start([]).await;
-        let agent = "[agents.default]\ntools = [\"note\"]\n";
-        let config = format!("{}{}{agent}", upstream.config(), tools.config("note", "write"));
-        let server = TestServer::start(&config).await;
-        let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
-        let url = proxy.url();
-        let fault = async {
-            gate.reached().await;
-            proxy.cut();
-            proxy.accepted(2).await;
-            gate.open();
-        };
-        let (seen, ()) = tokio::join!(seen(client, "repeated", &url, &server), fault);
-        assert_eq!(seen, json!({"text": "Noted.", "attempts": 2}));
-        assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
-    }
+    send_again("messages", json!({"text": "Noted.", "attempts": 2})).await;
 }

@@ -1,34 +1,13 @@
 //! Responses, as the official clients and OpenAI's agents for Python and Node read them.
 
 use serde_json::{Value, json};
-use tokio::process::Command;
 
-use super::{installed, run, script};
+use super::{both_of, calls_calculator, node_program, python_program, run, with};
 use crate::support::{Gate, Reply};
-
-fn python(name: &str) -> Command {
-    let mut command = Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"));
-    command.arg(script(name));
-    command
-}
-
-fn node(name: &str) -> Command {
-    let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
-    let mut command = Command::new("node");
-    command.arg(script(name)).env("LOOPGATE_TEST_NODE_MODULES", modules);
-    command
-}
 
 /// Both clients see the same. Returns what the upstream was asked by each.
 async fn both(case: &str, replies: &[Reply], expected: Value) -> [Vec<Value>; 2] {
-    [
-        run(python("responses.py"), case, replies, "", &expected).await,
-        run(node("responses.mjs"), case, replies, "", &expected).await,
-    ]
-}
-
-fn calls_calculator() -> Reply {
-    Reply::calls("calculator", &json!({"expression": "6 * 7"}))
+    both_of("responses", case, replies, "", &expected).await
 }
 
 fn calls_weather() -> Reply {
@@ -37,13 +16,6 @@ fn calls_weather() -> Reply {
 
 fn seen(text: &str, status: &str, items: &[&str], total_tokens: u64) -> Value {
     json!({"text": text, "status": status, "items": items, "total_tokens": total_tokens})
-}
-
-fn with(mut seen: Value, more: &Value) -> Value {
-    for (name, value) in more.as_object().expect("it is an object") {
-        seen[name] = value.clone();
-    }
-    seen
 }
 
 #[tokio::test]
@@ -137,7 +109,7 @@ async fn a_chain_of_responses() {
 
 #[tokio::test]
 async fn openais_agents() {
-    for client in [|| python("with_agents.py"), || node("with_agents.mjs")] {
+    for client in [|| python_program("with_agents.py"), || node_program("with_agents.mjs")] {
         for case in ["plain", "streamed"] {
             let replies = [calls_weather(), Reply::says("Rain."), Reply::says("Still.")];
             let expected = json!({"text": "Rain.", "called": ["Oslo"], "more": "Still."});

@@ -11,6 +11,21 @@ use super::within;
 
 pub(crate) use decoder::{Decoder, Frame};
 
+/// What is read of a stream up to these words, or to its end.
+pub(crate) async fn read_to(response: &mut Response, words: &str) -> String {
+    let mut text = String::new();
+    let reading = async {
+        while let Ok(Some(piece)) = response.chunk().await {
+            text += std::str::from_utf8(&piece).expect("frames are written whole");
+            if text.contains(words) {
+                break;
+            }
+        }
+    };
+    within(words, reading).await;
+    text
+}
+
 /// All text of these chunks.
 pub(crate) fn text_of(frames: &[Frame]) -> String {
     frames.iter().filter_map(Frame::text).collect()

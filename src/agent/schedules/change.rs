@@ -194,7 +194,11 @@ impl Schedules {
     /// Puts the entry of when a schedule fires next.
     async fn announce(&self, tenant: &Tenant, schedule: &Schedule) -> Result<(), ScheduleError> {
         match entry(tenant, schedule) {
-            Some(entry) => Ok(entry.put(self.store()).await?),
+            Some(entry) => {
+                entry.put(self.store()).await?;
+                self.changed.notify_one();
+                Ok(())
+            }
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 pub use self::change::Scheduler;
 pub use self::error::ScheduleError;
@@ -49,6 +49,8 @@ pub struct Schedules {
     /// Those that this process acts on now.
     firing: Mutex<HashSet<(Tenant, ScheduleId)>>,
     room: Arc<Semaphore>,
+    /// Told when this process has changed when a schedule fires.
+    changed: Notify,
     metrics: ScheduleMetrics,
     cannot_look: Seldom,
 }
@@ -62,6 +64,7 @@ impl Schedules {
             reader: OnceLock::new(),
             firing: Mutex::default(),
             room: Arc::new(Semaphore::new(TOGETHER)),
+            changed: Notify::new(),
             metrics,
             cannot_look: Seldom::default(),
         }

@@ -1,20 +1,23 @@
 //! Looks for schedules that are due.
 //!
-//! All replicas together look every few seconds, and each of them when the next schedule is due that it knows of. The lease of a
-//! schedule decides which of them acts.
+//! Each replica looks when the next schedule is due that it knows of, once it has changed one itself, and from time to time for what
+//! others have changed. The lease of a schedule decides which of them acts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::lifecycle::Lifecycle;
-use crate::agent::ownership::registry::Replica;
 use crate::agent::schedules::Schedules;
 use crate::agent::schedules::due::{self, DueSchedule};
 use crate::store::Unavailable;
+use crate::types::pauses::spread;
 use crate::types::{ScheduleId, Tenant};
 
-/// How often all replicas together look, on average.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often a replica looks for what others have changed: a schedule that another one made fires on time even if that one dies, if
+/// it does so half a minute before. It asks the store little, as all replicas look.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How soon it looks again at what is due and could not be acted on.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// That this process acts on a schedule, until this is dropped.
 struct Firing {
@@ -39,27 +42,33 @@ impl Drop for Firing {
 
 impl Schedules {
     /// Acts on what is due until the process ends.
-    pub(in crate::agent) async fn keep(self: &Arc<Self>, replica: &Replica, lifecycle: &Lifecycle) {
+    pub(in crate::agent) async fn keep(self: &Arc<Self>, lifecycle: &Lifecycle) {
         loop {
-            let mut pause = replica.next_turn(LOOK_EVERY);
+            let mut pause = spread(LOOK_EVERY);
             if !lifecycle.is_ending() {
                 match self.look(lifecycle).await {
                     Ok(next) => pause = pause.min(next.unwrap_or(pause)),
                     Err(error) => {
+                        pause = spread(TRY_AGAIN);
                         if self.cannot_look.is_due() {
                             tracing::warn!(%error, "could not look for schedules that are due; trying again");
                         }
                     }
                 }
             }
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.changed.notified() => {}
+            }
         }
     }
 
-    /// Acts on what is due now, in tasks of its own. Returns how long it is until the next firing, as far as that is known.
+    /// Acts on what is due now, in tasks of its own. Returns how long it is until there is something to do, as far as
+    /// that is known.
     async fn look(self: &Arc<Self>, lifecycle: &Lifecycle) -> Result<Option<Duration>, Unavailable> {
         let now_ms = self.store().now_ms();
         let found = due::until(self.store(), now_ms).await?;
+        let again = (!found.due.is_empty()).then_some(TRY_AGAIN);
         for due in found.due {
             let Some(firing) = Firing::begin(self, &due) else { continue };
             // None of them waits for others, so it is not long until there is room.
@@ -69,7 +78,8 @@ impl Schedules {
                 drop((firing, room));
             })));
         }
-        Ok(found.next_ms.map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms))))
+        let next = found.next_ms.map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms)));
+        Ok(next.into_iter().chain(again).min())
     }
 
     /// Acts on one that is due, and removes its entry. What fails is found again.

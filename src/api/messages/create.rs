@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::{HeaderMap, header};
 
-use crate::agent::error::StartError;
-use crate::agent::limits::left::SharedSession;
 use crate::agent::{NewRun, Started};
 use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
 use crate::api::auth::Caller;
-use crate::api::completions::{request_context, write_budgets_left};
+use crate::api::completions::{request_context, start, write_budgets_left};
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
@@ -79,15 +77,9 @@ async fn begin(
     let beside = [session?.unwrap_or_default(), agent?.unwrap_or_default()].concat();
     let key = identity.request_key("messages", &caller, text, Some(&beside))?;
     new.memory = Arc::new(body.into_memory());
-    let named_session = new.session.clone().map(SharedSession::named);
-    let mut started = match api.agent.admission().start(new, key.as_ref()).await {
+    let mut started = match start(api, &caller, new, key.as_ref(), ApiError::in_messages).await {
         Ok(started) => started,
-        Err(error @ StartError::BudgetExceeded { .. }) => {
-            let mut response = ApiError::from(error).in_messages().into_response();
-            write_budgets_left(api, &caller, named_session.as_ref(), &mut response).await;
-            return Ok(response);
-        }
-        Err(error) => return Err(ApiError::from(error).in_messages()),
+        Err(refusal) => return Ok(*refusal),
     };
     if shape.stream {
         started.follower = started.follower.with_memory(memory);

@@ -7,14 +7,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
-use crate::agent::limits::left::SharedSession;
 use crate::agent::{NewRun, Started};
 use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
 use crate::api::at_end::take_all;
 use crate::api::auth::Caller;
-use crate::api::completions::{request_context, write_budgets_left};
+use crate::api::completions::{request_context, start, write_budgets_left};
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
@@ -79,15 +78,9 @@ async fn begin(
     let beside = [session.unwrap_or_default(), in_header.unwrap_or_default()].concat();
     let key = identity.request_key("responses", &caller, text, Some(&beside))?;
     new.memory = Arc::new(body.into_memory());
-    let named_session = new.session.clone().map(SharedSession::named);
-    let started = match api.agent.admission().start(new, key.as_ref()).await {
+    let started = match start(api, &caller, new, key.as_ref(), ApiError::in_responses).await {
         Ok(started) => started,
-        Err(error @ StartError::BudgetExceeded { .. }) => {
-            let mut response = ApiError::from(error).in_responses().into_response();
-            write_budgets_left(api, &caller, named_session.as_ref(), &mut response).await;
-            return Ok(response);
-        }
-        Err(error) => return Err(error.into()),
+        Err(refusal) => return Ok(*refusal),
     };
     let (replayed, session) = (started.replayed, started.session.clone());
     let Started { head, mut follower, .. } = started;
