@@ -90,7 +90,7 @@ pub struct NewRun {
     pub options: RunOptions,
     /// Whether the caller waits for the run's end, and reads nothing before.
     pub waits_for_the_end: bool,
-    /// Whether nobody waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
+    /// Whether no client waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
     /// of a budget, nor answers a run that waits, nor takes its place.
     pub unattended: bool,
     /// What it has of the run that begins it. Boxed, as most requests come from callers.

@@ -48,7 +48,7 @@ impl Default for Delegation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delegated {
-    /// It is about to begin: it is named before it exists, so that it is the same whoever goes on with the one that begins it.
+    /// It is about to begin: it is named before it exists, so that each driver of the run that begins it means the same one.
     Started(StartedChild),
     /// It ended, or did not begin.
     Completed(CompletedChild),

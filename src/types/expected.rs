@@ -1,4 +1,4 @@
-//! What must hold of a thing for a change of it to be made, so that who changes what they have read overwrites nobody.
+//! What must hold of a thing for a change of it to be made, so that a caller who changes what it has read overwrites no other change.
 
 /// What is expected of a thing that has versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

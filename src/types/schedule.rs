@@ -69,10 +69,10 @@ pub enum OnOverlap {
     Allow,
 }
 
-/// That the time of a schedule came, or somebody asked for its run.
+/// That the time of a schedule came, or a caller asked for its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firing {
-    /// The time that came, Unix milliseconds; `None` if somebody asked for it.
+    /// The time that came, Unix milliseconds; `None` if a caller asked for it.
     pub due_ms: Option<u64>,
     /// When it was acted on, Unix milliseconds.
     pub at_ms: u64,

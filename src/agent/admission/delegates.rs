@@ -47,7 +47,7 @@ impl Admission {
         for name in rules.to.iter().filter(|name| may_use(name)) {
             match self.agents.description(generation, &new.tenant, name).await {
                 Ok(Some(description)) => targets.push((name.clone(), description)),
-                // One that cannot be used now keeps nobody from working with the others.
+                // An agent that cannot be used now does not keep the model from the others.
                 Ok(None) | Err(StartError::AgentUnreadable { .. }) => missing.push(name.as_str()),
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Acts on a schedule whose time has come, or whose run somebody asks for.
+//! Acts on a schedule whose time has come, or whose run a caller asks for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +133,7 @@ impl Schedules {
         self.admission.lifecycle.run_detached(running).await
     }
 
-    /// Remembers a firing that somebody asked for.
+    /// Remembers a firing that a caller asked for.
     async fn note_asked(&self, tenant: &Tenant, id: &ScheduleId, result: FiringResult) -> Result<(), ScheduleError> {
         let mut retry = RetryConflicts::new();
         while retry.next().await {

@@ -2,7 +2,7 @@
 //!
 //! A tenant's schedules lie in one partition, a document each. Every replica looks for those that are due, and the one that
 //! gets a schedule's lease begins its run under a key that names schedule and time. So a replica that dies in between, or is only
-//! slow, leaves nothing to be done twice: whoever comes after it finds the same run.
+//! slow, leaves nothing to be done twice: the replica that comes after it finds the same run.
 
 mod change;
 mod decide;

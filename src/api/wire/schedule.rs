@@ -101,7 +101,7 @@ pub struct ScheduleObject {
 /// What became of a firing.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FiringObject {
-    /// The time that came, Unix milliseconds; null if somebody asked for it.
+    /// The time that came, Unix milliseconds; null if a caller asked for it.
     due_ms: Option<u64>,
     /// When it was acted on, Unix milliseconds.
     at_ms: u64,
