@@ -1,6 +1,5 @@
 //! Clients of Anthropic's Messages: what they read after a lost connection, and with their own way to send a key.
 
-use reqwest::Response;
 use serde_json::{Value, json};
 
 use crate::support::sse::read_to;

@@ -4,7 +4,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use crate::support::sse::read_to;
-use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, within};
+use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream};
 
 const ENDPOINT: &str = "/v1/responses";
 

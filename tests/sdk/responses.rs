@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{both_of, calls_calculator, node_program, python_program, run, with};
+use super::{both_of, calls_calculator, clients, node_program, python_program, run, with};
 use crate::support::{Gate, Reply};
 
 /// Both clients see the same. Returns what the upstream was asked by each.
@@ -76,7 +76,7 @@ async fn failures() {
     both("unknown_model", &[], unknown).await;
     let broken = || Reply::stream().text("Hel").cut();
     let replies = [broken(), broken(), broken()];
-    for client in [python("responses.py"), node("responses.mjs")] {
+    for client in clients("responses") {
         let told = json!({"text": "HelHelHel", "code": "server_error", "attempts": 1});
         run(client, "broken_stream", &replies, "", &told).await;
     }

@@ -3,6 +3,7 @@
 mod fallbacks;
 mod hedges;
 mod messages;
+mod responses;
 mod results;
 mod usage;
 

@@ -1,0 +1,34 @@
+//! The dialect of OpenAI's Responses, where it depends on what else happened in the run.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::api::wire::responses::events::{ResponseEvents, Shown};
+use crate::types::response::ResponseTerms;
+
+fn events(from: Option<u64>) -> ResponseEvents {
+    let shown = Shown { leg: None, from, with_agent: false, with_report: false };
+    ResponseEvents::new(names(), Arc::new(ResponseTerms::default()), shown)
+}
+
+/// The response that a run's records come to.
+fn whole(records: &[Record]) -> serde_json::Value {
+    let mut events = events(None);
+    for record in records {
+        events.take(record);
+    }
+    serde_json::to_value(events.object()).unwrap()
+}
+
+#[test]
+fn what_became_void_is_left_out_of_a_response() {
+    let voided = with_a_void_step(Event::RunFinished(Box::new(outcome(StopReason::Done))));
+    let output = whole(&voided)["output"].clone();
+    assert_eq!(output.as_array().unwrap().len(), 1, "{output}");
+    assert_eq!(output[0]["content"][0]["text"], "whole");
+    // A stream has shown it, says that the item is incomplete, and ends with the same response.
+    let stream = encode(events(Some(0)), &voided);
+    assert!(stream.contains("half") && stream.contains("\"incomplete\""), "{stream}");
+    let last = stream.split("data: ").last().unwrap();
+    assert!(last.contains("whole") && !last.contains("half"), "{last}");
+}
