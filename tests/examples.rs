@@ -219,6 +219,49 @@ async fn a_page_with_eventsource_shows_a_run() {
     assert_eq!(shown["complaints"], json!([]));
 }
 
+/// From another origin, and reloaded in the middle: the page joins the message from its first chunk on.
+#[tokio::test]
+async fn a_page_with_ui_messages_joins_its_answer_after_a_reload() {
+    let (server, origin, _pages) = with_pages(DEMO).await;
+    let url = format!("{origin}/ai-sdk.html?url={}", server.url());
+    let steps = ["click:form button", "wait:calculator output-available 1", "reload", "wait:finished: stop"];
+    let mut page = browse(&url, &steps);
+    assert_eq!(page.line().await, "calculator output-available 1");
+    assert_eq!(page.line().await, "finished: stop");
+    let shown = shown(page).await;
+    assert_eq!(shown["answer"], "[demo model] I counted to 12: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.");
+    assert_eq!(shown["log"].as_array().map(Vec::len), Some(13), "{shown}");
+    assert_eq!(shown["complaints"], json!([]));
+    let runs = server.get("/v1/runs").await.ok();
+    assert_eq!(runs["data"].as_array().map(Vec::len), Some(1), "the reload began another run: {runs}");
+}
+
+#[tokio::test]
+async fn pages_for_chats_ask_for_approvals() {
+    let (server, origin, _pages) = with_pages(DEMO).await;
+    for (page, asks, made) in [
+        ("ai-sdk.html", "May calculator be called with", "calculator output-available 1"),
+        ("ag-ui.html", "The call of calculator needs an approval.", "result 1"),
+    ] {
+        let url = format!("{origin}/{page}?url={}&ask=calculator", server.url());
+        let (wait, then) = (format!("wait:{asks}"), format!("wait:{made}"));
+        let mut page = browse(&url, &["click:form button", &wait, "click:#approve", &then]);
+        assert_eq!((page.line().await, page.line().await), (asks.to_owned(), made.to_owned()));
+        assert_eq!(shown(page).await["complaints"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_page_with_ag_ui_shows_a_run() {
+    let (server, origin, _pages) = with_pages(DEMO).await;
+    let mut page =
+        browse(&format!("{origin}/ag-ui.html?url={}", server.url()), &["click:form button", "wait:finished: success"]);
+    assert_eq!(page.line().await, "finished: success");
+    let shown = shown(page).await;
+    assert_eq!(shown["answer"], "[demo model] I counted to 12: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12.");
+    assert_eq!(shown["complaints"], json!([]));
+}
+
 /// The helper's types stand in its comments, and hold.
 #[tokio::test]
 async fn the_helper_for_pages_is_typed() {

@@ -9,6 +9,7 @@ mod description;
 mod mcp;
 mod messages;
 mod responses;
+mod ui;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -177,7 +177,7 @@ function event(run, seq, name, data) {
  * @param {ReadableStream<Uint8Array>} body
  * @returns {AsyncGenerator<{name?: string, id?: number, data?: string, retry?: number}, void, void>}
  */
-async function* frames(body) {
+export async function* frames(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = '';

@@ -26,15 +26,19 @@ use crate::api::run_events::without_void;
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::trace::trace_context;
+use crate::api::ui_stream;
+use crate::api::wire::ag_ui::events::AgUi;
 use crate::api::wire::agent::dry_run::{CompletionAnswer, DryRunObject};
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::agent::stream::AgentEvents;
+use crate::api::wire::ai_sdk::chunks::AiSdk;
 use crate::api::wire::asked::RequestContext;
 use crate::api::wire::openai_chat::completion::completion;
 use crate::api::wire::openai_chat::request::{CompletionRequest, read_request};
 use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::RunObject;
+use crate::api::wire::ui::events::UiEvents;
 use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
 use crate::types::run::{OnConflict, OnDisconnect};
@@ -228,6 +232,10 @@ pub async fn respond(
             let chunks = if joined && !extension { without_void(chunks, &follower, 0).await? } else { chunks };
             sse::stream(follower, chunks, &names)
         }
+        EventsMode::AiSdk => {
+            ui_stream::respond(follower, UiEvents::of_request(AiSdk::default(), names), joined).await?
+        }
+        EventsMode::AgUi => ui_stream::respond(follower, UiEvents::of_request(AgUi::of(&names), names), joined).await?,
     })
 }
 

@@ -52,6 +52,8 @@ mod tests;
 mod tool_results;
 mod tools;
 mod trace;
+mod ui;
+mod ui_stream;
 mod unknown;
 mod usage;
 pub mod wire;

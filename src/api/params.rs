@@ -87,6 +87,19 @@ pub struct MessagesHeaders {
     beta: Option<String>,
 }
 
+/// What the headers of a request of a chat interface may say beside its body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handlers read the headers")]
+pub struct UiHeaders {
+    /// What the body may have as `agent`, as the same JSON
+    #[param(rename = "x-loopgate-agent", max_length = 8192)]
+    agent: Option<String>,
+    /// 1 to 255 visible ASCII characters; the same key with the same body gives the first one's run
+    #[param(rename = "idempotency-key", pattern = "^[!-~]{1,255}$")]
+    idempotency_key: Option<String>,
+}
+
 /// Which runs a list shows.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -18,7 +18,7 @@ use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
     memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree, runs,
-    schedules, session_copies, sessions, skills, splices, tool_results, tools, usage,
+    schedules, session_copies, sessions, skills, splices, tool_results, tools, ui, usage,
 };
 use crate::config::Scope;
 
@@ -30,6 +30,7 @@ use crate::config::Scope;
         (name = "completions", description = "Run the tool loop"),
         (name = "responses", description = "Run the tool loop in the dialect of OpenAI's Responses"),
         (name = "messages", description = "Run the tool loop in the dialect of Anthropic's Messages"),
+        (name = "ui", description = "Run the tool loop for chat interfaces"),
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
@@ -106,6 +107,9 @@ fn of_runs_and_sessions() -> Vec<Row> {
     vec![
         needs(Scope::Run, row!("/v1/agent/completions", post completions::agent_completions)),
         needs(Scope::Run, row!("/v1/chat/completions", post completions::chat_completions)),
+        needs(Scope::Run, row!("/v1/agent/ui", post ui::chat::send)),
+        needs(Scope::Read, row!("/v1/agent/ui/{id}/stream", get ui::chat::resume)),
+        needs(Scope::Run, row!("/v1/agent/ag-ui", post ui::ag_ui::run)),
         needs(Scope::Run, row!("/v1/responses", post responses::create::create)),
         needs(Scope::Run, row!("/v1/responses/input_tokens", post responses::count::count)),
         needs(Scope::Read, row!("/v1/responses/{id}", get responses::read::get)),

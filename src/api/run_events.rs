@@ -19,12 +19,16 @@ use crate::api::nested::{self, Nest};
 use crate::api::readers::ReaderShare;
 use crate::api::sse;
 use crate::api::state::Api;
+use crate::api::ui_stream;
+use crate::api::wire::ag_ui::events::AgUi;
 use crate::api::wire::agent::entry::{EventEntry, write_entry};
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::agent::stream::AgentEvents;
+use crate::api::wire::ai_sdk::chunks::AiSdk;
 use crate::api::wire::body::clip;
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::List;
+use crate::api::wire::ui::events::UiEvents;
 use crate::api::wire::{Resumed, RunNames, StreamEvent, write_json};
 use crate::types::json::MAX_NUMBER;
 
@@ -45,6 +49,10 @@ enum Shown {
     Native,
     /// A stream of OpenAI's chunks.
     Chunks { include_usage: bool, extension: bool },
+    /// A UI message of the AI SDK.
+    AiSdk,
+    /// The events of AG-UI.
+    AgUi,
 }
 
 #[derive(IntoParams)]
@@ -115,6 +123,12 @@ pub async fn follow(
             let chunks = if extension { chunks } else { without_void(chunks, &whole, asked.after).await? };
             Ok(sse::stream(whole, Resumed::new(chunks, asked.after), &names))
         }
+        Shown::AiSdk => {
+            Ok(ui_stream::respond(follower, UiEvents::of_run(AiSdk::default(), names, head.leg), true).await?)
+        }
+        Shown::AgUi => {
+            Ok(ui_stream::respond(follower, UiEvents::of_run(AgUi::of(&names), names, head.leg), true).await?)
+        }
     }
 }
 
@@ -136,13 +150,18 @@ impl Asked {
         let include_usage = flag("include_usage")?.unwrap_or(false);
         let shown = match (stream, mode) {
             (false, EventsMode::Native) => Shown::List,
-            (false, EventsMode::Extension | EventsMode::None) => {
+            (false, EventsMode::Extension | EventsMode::None | EventsMode::AiSdk | EventsMode::AgUi) => {
                 let message = "a list shows native events; leave events or stream=false out";
                 return Err(ApiError::invalid("events", message));
             }
             (true, EventsMode::Native) => Shown::Native,
             (true, EventsMode::Extension) => Shown::Chunks { include_usage, extension: true },
             (true, EventsMode::None) => Shown::Chunks { include_usage, extension: false },
+            (true, EventsMode::AiSdk | EventsMode::AgUi) if after > 0 => {
+                return Err(ApiError::invalid("after", "must be left out: a message is read from its beginning"));
+            }
+            (true, EventsMode::AiSdk) => Shown::AiSdk,
+            (true, EventsMode::AgUi) => Shown::AgUi,
         };
         Ok(Self { after, shown, delegate_events: flag("delegate_events")? })
     }
@@ -226,6 +245,8 @@ fn parse_events(text: &str) -> Option<EventsMode> {
         "native" => Some(EventsMode::Native),
         "extension" => Some(EventsMode::Extension),
         "none" => Some(EventsMode::None),
+        "ai-sdk" => Some(EventsMode::AiSdk),
+        "ag-ui" => Some(EventsMode::AgUi),
         _ => None,
     }
 }

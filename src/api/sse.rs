@@ -137,9 +137,11 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
 mod tests {
     use super::*;
     use crate::api::wire::agent::stream::AgentEvents;
+    use crate::api::wire::ai_sdk::chunks::AiSdk;
     use crate::api::wire::messages::events::MessageEvents;
     use crate::api::wire::openai_chat::stream::ChatChunks;
     use crate::api::wire::responses::events::ResponseEvents;
+    use crate::api::wire::ui::events::UiEvents;
 
     #[test]
     fn an_open_stream_is_small() {
@@ -150,9 +152,10 @@ mod tests {
         let chat = size_of_stream::<ChatChunks, _>(events);
         let responses = size_of_stream::<ResponseEvents, _>(events);
         let messages = size_of_stream::<MessageEvents, _>(events);
+        let ui = size_of_stream::<UiEvents<AiSdk>, _>(events);
         assert!(
-            agent.max(chat).max(responses).max(messages) <= 1_024,
-            "{agent}, {chat}, {responses} and {messages} bytes, of which {} are the follower",
+            agent.max(chat).max(responses).max(messages).max(ui) <= 1_024,
+            "{agent}, {chat}, {responses}, {messages} and {ui} bytes, of which {} are the follower",
             size_of::<Follower>()
         );
     }

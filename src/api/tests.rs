@@ -8,6 +8,7 @@ mod responses;
 mod schedules;
 mod sessions;
 mod streams;
+mod ui;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -112,6 +112,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "x-loopgate-run-id",
         "x-loopgate-session-id",
         "x-loopgate-trace-id",
+        "x-vercel-ai-ui-message-stream",
         "x-should-retry",
         "idempotent-replayed",
         "retry-after",

@@ -124,7 +124,11 @@ pub fn complete(operation: &mut Operation) {
                     if is_run { "$response.body#/id" } else { "$response.body#/agent/run_id" },
                 );
             }
-            "followRun" => add_headers(response, &OF_A_RUN),
+            "sendChat" | "runAgUi" => {
+                add_headers(response, &OF_A_RUN);
+                add_headers(response, &OF_BUDGETS);
+            }
+            "followRun" | "resumeChat" => add_headers(response, &OF_A_RUN),
             "steerRun" => {
                 add_headers(response, &OF_A_RUN);
                 link(response, &RUN_OPERATIONS, "$response.body#/id");

@@ -4,7 +4,9 @@
 //! Encoders are deterministic folds over events and know neither HTTP nor async. So a stream is resumed by encoding
 //! it again and skipping what the reader has.
 
+pub mod ag_ui;
 pub mod agent;
+pub mod ai_sdk;
 pub mod asked;
 pub mod body;
 pub mod budgets;
@@ -33,6 +35,7 @@ pub mod stored_agent;
 mod told;
 pub mod tree;
 pub mod turn_end;
+pub mod ui;
 pub mod usage;
 pub mod usage_report;
 pub mod vocabulary;

@@ -5,6 +5,7 @@ mod hedges;
 mod messages;
 mod responses;
 mod results;
+mod ui;
 mod usage;
 
 use bytes::BytesMut;

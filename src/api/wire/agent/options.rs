@@ -156,6 +156,12 @@ pub enum EventsMode {
     Extension,
     /// Nothing but OpenAI's chunks.
     None,
+    /// The chunks of the AI SDK's UI messages.
+    #[serde(rename = "ai-sdk")]
+    AiSdk,
+    /// The events of AG-UI.
+    #[serde(rename = "ag-ui")]
+    AgUi,
 }
 
 /// Whether text of a step that goes on to call tools is shown.

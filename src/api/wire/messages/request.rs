@@ -264,7 +264,7 @@ fn check_options(agent: &AgentOptions) -> Result<(), WireError> {
         (agent.background.is_some(), "agent.background", "is not for messages: use /v1/responses"),
         (agent.dry_run == Some(true), "agent.dry_run", "is not for messages: use /v1/agent/completions"),
         (
-            agent.events == Some(EventsMode::Extension),
+            agent.events.is_some_and(|events| !matches!(events, EventsMode::Native | EventsMode::None)),
             "agent.events",
             "must be native or none: clients of messages know no other events",
         ),

@@ -35,7 +35,8 @@ pub struct ResponseShape {
 impl ResponseShape {
     /// Whether what a model said can be taken back: no client reads it, or its reader is told.
     pub(super) fn can_void(self) -> bool {
-        !self.stream || self.events == EventsMode::Native || self.background
+        let is_told = !matches!(self.events, EventsMode::Extension | EventsMode::None);
+        !self.stream || is_told || self.background
     }
 
     /// What the request asks for, and what is usual where it does not say.

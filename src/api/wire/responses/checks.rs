@@ -24,7 +24,7 @@ pub(super) fn check_options(agent: &AgentOptions) -> Result<(), WireError> {
         (agent.background.is_some(), "agent.background", "is not for responses: use the top-level background"),
         (agent.dry_run == Some(true), "agent.dry_run", "is not for responses: use /v1/agent/completions"),
         (
-            agent.events == Some(EventsMode::Extension),
+            agent.events.is_some_and(|events| !matches!(events, EventsMode::Native | EventsMode::None)),
             "agent.events",
             "must be native or none: clients of responses know no other events",
         ),
