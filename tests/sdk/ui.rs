@@ -104,7 +104,7 @@ async fn a_chat_that_ends_at_a_limit() {
 async fn a_chat_that_fails() {
     let refused = || Reply::error(400, "bad", "No such thing.");
     let shown = json!({"parts": [[["step-start"]]], "status": "error", "ends": [null]});
-    let error = "the upstream refused the request: No such thing.";
+    let error = "upstream scripted answered 400: No such thing.";
     client("failed", &[refused()], with(shown, &json!({"error": error}))).await;
     let unknown = json!({"status": "error", "code": "model_not_found", "answered": 404});
     client("refused", &[], unknown).await;
@@ -209,7 +209,7 @@ async fn how_runs_of_ag_ui_end() {
     client("ag_limited", &[calls_calculator()], agent(messages, 1, "success", 15)).await;
     let failed = json!({
         "messages": [["user", "Hi", []]], "steps": 1, "outcome": null,
-        "error": ["upstream_rejected_request", "the upstream refused the request: No such thing."],
+        "error": ["request_rejected", "upstream scripted answered 400: No such thing."],
     });
     client("ag_said", &[Reply::error(400, "bad", "No such thing.")], failed).await;
     let cancelled = agent(json!([["user", "Hi", []], ["assistant", "First.", []]]), 1, "cancelled", 0);

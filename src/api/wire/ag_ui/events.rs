@@ -74,7 +74,8 @@ enum Event<'a> {
     ToolCallStart {
         tool_call_id: &'a str,
         tool_call_name: &'a str,
-        parent_message_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_message_id: Option<&'a str>,
     },
     ToolCallArgs {
         tool_call_id: &'a str,
@@ -201,6 +202,12 @@ impl Dialect for AgUi {
             }
             Act::EndText(kind, id) => end_text(*kind, id, out),
             Act::Call { call, message, .. } => write_call(call, message, out),
+            // Each run of this protocol begins the calls that it ends. A client has the arguments, and would add them once more.
+            Act::Recall(call, name) => {
+                let tool_call_id = call.as_str();
+                write(&Event::ToolCallStart { tool_call_id, tool_call_name: name, parent_message_id: None }, out);
+                write(&Event::ToolCallEnd { tool_call_id }, out);
+            }
             // The end of the stream asks.
             Act::AskApproval(_) => {}
             Act::Answer { call, text, ending, .. } => {
@@ -270,8 +277,8 @@ fn end_text(kind: Kind, message_id: &str, out: &mut BytesMut) {
     }
 }
 
-fn write_call(call: &ToolCall, parent_message_id: &str, out: &mut BytesMut) {
-    let tool_call_id = call.id.as_str();
+fn write_call(call: &ToolCall, message: &str, out: &mut BytesMut) {
+    let (tool_call_id, parent_message_id) = (call.id.as_str(), Some(message));
     write(&Event::ToolCallStart { tool_call_id, tool_call_name: &call.name, parent_message_id }, out);
     write(&Event::ToolCallArgs { tool_call_id, delta: &call.arguments }, out);
     write(&Event::ToolCallEnd { tool_call_id }, out);

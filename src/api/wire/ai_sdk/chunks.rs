@@ -138,7 +138,8 @@ impl Dialect for AiSdk {
             Act::Void { step, reason, .. } => {
                 write(&Chunk::Data { data: Discarded { event: "step.discarded", step: *step, reason } }, out);
             }
-            Act::Aside(_) => {}
+            // The message has the call.
+            Act::Recall(..) | Act::Aside(_) => {}
             Act::End(outcome) => write_end(outcome, out),
             Act::BreakOff(error) => write_failure(&error.message, out),
         }

@@ -148,6 +148,8 @@ fn a_request_with_a_decision_goes_on_with_the_call_that_its_client_knows() {
     let records = record(vec![approved, goes_on(Vec::new()), begins, finished(result()), begun(), done()]);
     let told = types(&encode(chat(), &records));
     assert_eq!(told, ["start", "tool-output-available", "start-step", "finish-step", "finish"]);
+    let events = types(&encode(agent(), &records));
+    assert_eq!(events[..4], ["RUN_STARTED", "TOOL_CALL_START", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
     let denied = decided(ApprovalDecision::Deny, false);
     let records = record(vec![denied, goes_on(Vec::new()), finished(ToolOutcome::skipped("No.")), done()]);
     assert_eq!(types(&encode(chat(), &records)), ["start", "tool-output-denied", "finish"]);

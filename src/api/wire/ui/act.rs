@@ -33,6 +33,8 @@ pub enum Act<'a> {
         /// The id of the message.
         message: &'a str,
     },
+    /// A call of this tool, which an earlier request of the run was told, goes on.
+    Recall(&'a CallId, &'a str),
     /// A call waits for an approval.
     AskApproval(&'a ToolCall),
     /// What came of a call.

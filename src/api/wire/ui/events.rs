@@ -140,7 +140,7 @@ impl<D: Dialect> State<D> {
         if let Event::ApprovalRequired(request) = &record.event {
             self.ask(&request.call, out);
         } else if let Event::ApprovalResolved(approval) = &record.event {
-            self.resolve(approval);
+            self.resolve(approval, out);
         } else if let Event::RunResumed { leg: Some(leg) } = &record.event {
             self.answer_for_client(&leg.answers, out);
         } else if let Event::StepDiscarded { step, reason, .. } = &record.event {

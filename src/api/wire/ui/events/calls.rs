@@ -40,13 +40,14 @@ impl<D: Dialect> State<D> {
     }
 
     /// A call that waited was decided. Where the request brings the decision, its client was asked before.
-    pub(super) fn resolve(&mut self, approval: &Approval) {
+    pub(super) fn resolve(&mut self, approval: &Approval, out: &mut BytesMut) {
         if approval.awaits_others {
             return;
         }
         let call = &approval.call_id;
         self.asked.retain(|asked| asked != call);
         if !self.calls.contains(call) {
+            self.tell(&Act::Recall(call, &approval.name), out);
             self.calls.push(call.clone());
         }
         if approval.decision != ApprovalDecision::Approve {
