@@ -113,7 +113,7 @@ fn read_last(messages: &[&RawValue]) -> Result<(New, Option<String>), WireError>
     }
     match message.role.as_str() {
         "user" => Ok((read_user(parts, &param)?, None)),
-        "assistant" => Ok((read_assistant(parts, &param)?, message.id)),
+        "assistant" => Ok((read_assistant(&parts, &param)?, message.id)),
         other => {
             let what = format!("the last message is of the role {:?}; it must be of user or assistant", clip(other));
             Err(WireError::invalid("role", what).within(&param))
@@ -148,7 +148,7 @@ fn read_user(parts: Vec<(usize, View<'_>)>, param: &str) -> Result<New, WireErro
 }
 
 /// What the client answers in the last step of a message: decisions, or results of its own tools.
-fn read_assistant(parts: Vec<(usize, View<'_>)>, param: &str) -> Result<New, WireError> {
+fn read_assistant(parts: &[(usize, View<'_>)], param: &str) -> Result<New, WireError> {
     let step = parts.iter().rposition(|(_, part)| part.r#type == "step-start").map_or(0, |place| place + 1);
     let is_tool = |part: &View<'_>| part.r#type == "dynamic-tool" || part.r#type.starts_with("tool-");
     let calls = || parts[step..].iter().filter(|(_, part)| is_tool(part));
