@@ -139,6 +139,29 @@ async fn a_chat_that_is_joined_in_the_middle_of_an_answer() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
+/// Two tenants may call their chats the same.
+#[tokio::test]
+async fn a_chat_is_its_tenants() {
+    let upstream = Upstream::start([Reply::stream().text("First.").stall(), Reply::says("Second.")]).await;
+    let keys =
+        "[keys.one]\nkey_env = \"KEY_ONE\"\ntenant = \"one\"\n[keys.two]\nkey_env = \"KEY_TWO\"\ntenant = \"two\"\n";
+    let config = format!("{}{keys}", upstream.config());
+    let server = TestServer::builder(&config).env("KEY_ONE", "lg_one").env("KEY_TWO", "lg_two").start().await;
+    let parts = json!([{"type": "text", "text": "Hi"}]);
+    let body = json!({"id": "chat-1", "model": "test", "messages": [{"id": "m1", "role": "user", "parts": parts}]});
+    let send = async |key: &str| server.respond(server.json("/v1/agent/ui", &body).bearer_auth(key)).await;
+    let join = async |key: &str| {
+        let request = server.request(reqwest::Method::GET, "/v1/agent/ui/chat-1/stream").bearer_auth(key);
+        server.respond(request).await.status().as_u16()
+    };
+    let first = send("lg_one").await;
+    assert_eq!((join("lg_one").await, join("lg_two").await), (200, 204));
+    let second = within("the stream", send("lg_two").await.text()).await.expect("it is whole");
+    assert!(second.contains("Second."), "{second}");
+    assert_eq!(roles(&upstream.requests()[1]), ["user"]);
+    drop(first);
+}
+
 fn agent(messages: Value, steps: u32, outcome: &str, usage: u32) -> Value {
     json!({"messages": messages, "steps": steps, "outcome": outcome, "usage": usage, "ids": [true, true]})
 }
