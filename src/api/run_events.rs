@@ -123,12 +123,8 @@ pub async fn follow(
             let chunks = if extension { chunks } else { without_void(chunks, &whole, asked.after).await? };
             Ok(sse::stream(whole, Resumed::new(chunks, asked.after), &names))
         }
-        Shown::AiSdk => {
-            Ok(ui_stream::respond(follower, UiEvents::of_run(AiSdk::default(), names, head.leg), true).await?)
-        }
-        Shown::AgUi => {
-            Ok(ui_stream::respond(follower, UiEvents::of_run(AgUi::of(&names), names, head.leg), true).await?)
-        }
+        Shown::AiSdk => Ok(ui_stream::respond(follower, UiEvents::of_run(AiSdk::default(), names), true).await?),
+        Shown::AgUi => Ok(ui_stream::respond(follower, UiEvents::of_run(AgUi::of(&names), names), true).await?),
     }
 }
 

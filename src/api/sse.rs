@@ -85,6 +85,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     }
                     let has_ended = encoder.has_ended();
                     if has_ended || follower.has_ended() {
+                        encoder.conclude(&mut out);
                         out.extend_from_slice(E::LAST_FRAME);
                     }
                     if !out.is_empty() {

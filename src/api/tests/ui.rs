@@ -183,6 +183,8 @@ async fn a_run_that_waits_is_continued_in_its_message() {
     assert_eq!((&call["input"], call.get("providerExecuted")), (&json!({"city": "Oslo"}), None));
     assert_eq!(chunks.last().unwrap(), &json!({"type": "finish", "finishReason": "tool-calls"}));
     assert_eq!(server.get("/v1/agent/ui/chat-1/stream").await.status, 204);
+    let events = format!("/v1/runs/{}/events?events=ai-sdk", first.headers["x-loopgate-run-id"].to_str().unwrap());
+    assert_eq!(server.get(&events).await.text, first.text, "it ends where the run waits");
     let id = &call["toolCallId"];
     let part = json!({"type": "tool-weather", "toolCallId": id, "state": "output-available", "output": "rain"});
     let old = json!({"type": "tool-weather", "toolCallId": "call_old", "state": "output-available", "output": "sun"});
@@ -197,8 +199,7 @@ async fn a_run_that_waits_is_continued_in_its_message() {
     let (status, code, _) = server.post(CHAT, &answered(&tools, parts)).await.refused();
     assert_eq!((status, code.as_str()), (400, "invalid_value"));
     // Both requests together are what a reader that comes late has.
-    let run = first.headers["x-loopgate-run-id"].to_str().unwrap();
-    let whole = server.get(&format!("/v1/runs/{run}/events?events=ai-sdk")).await;
+    let whole = server.get(&events).await;
     let output = json!({"type": "tool-output-available", "toolCallId": id, "output": "rain"});
     let expected = chunks[..chunks.len() - 1].iter().cloned().chain([output]).chain(second.data()[1..].to_vec());
     assert_eq!(whole.data(), expected.collect::<Vec<_>>());

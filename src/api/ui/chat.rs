@@ -69,6 +69,6 @@ pub async fn resume(
         found => found?,
     };
     let Some(follower) = following.follower else { return Ok(StatusCode::NO_CONTENT.into_response()) };
-    let events = UiEvents::of_run(AiSdk::default(), RunNames::from(&head), head.leg);
+    let events = UiEvents::of_run(AiSdk::default(), RunNames::from(&head));
     Ok(ui_stream::respond(follower.with_memory(memory), events, true).await?)
 }

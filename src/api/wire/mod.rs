@@ -133,6 +133,9 @@ pub trait Encoder: Send + 'static {
         false
     }
 
+    /// Appends what it means that no record follows, where that was not known before.
+    fn conclude(&mut self, _out: &mut BytesMut) {}
+
     /// Appends what tells a client after a silence that the stream lives.
     fn keep_alive(&mut self, out: &mut BytesMut) {
         out.extend_from_slice(b": keep-alive\n\n");

@@ -163,7 +163,7 @@ fn a_whole_run_is_one_message() {
     let asked = vec![Event::RunStarted, begun(), asks(), waits(StopReason::Approval)];
     let approved = decided(ApprovalDecision::Approve, false);
     let records = record([asked, vec![approved, goes_on(Vec::new()), finished(result()), done()]].concat());
-    let whole = UiEvents::of_run(AiSdk::default(), names(), 1);
+    let whole = || UiEvents::of_run(AiSdk::default(), names());
     let expected = [
         "start",
         "start-step",
@@ -173,10 +173,23 @@ fn a_whole_run_is_one_message() {
         "tool-output-available",
         "finish",
     ];
-    assert_eq!(types(&encode(whole, &records)), expected);
-    let waiting = UiEvents::of_run(AiSdk::default(), names(), 0);
-    let told = types(&encode(waiting, &records));
-    assert_eq!(told[3..], ["tool-approval-request", "finish-step", "finish"], "one that waits ends where it waits");
+    assert_eq!(types(&encode(whole(), &records)), expected);
+    // It goes on too if nobody decides in time.
+    let late = record(vec![asks(), waits(StopReason::Approval), Event::RunResumed { leg: None }, begun(), done()]);
+    assert_eq!(types(&encode(whole(), &late)).last().map(String::as_str), Some("finish"));
+    assert_eq!(encode(whole(), &late).matches("\"finish\"").count(), 1);
+    // One that still waits ends where it does.
+    let (mut waiting, mut out) = (whole(), BytesMut::new());
+    for record in &records[..4] {
+        waiting.encode(record, &mut out);
+    }
+    assert!(!waiting.has_ended());
+    waiting.conclude(&mut out);
+    let told = types(&String::from_utf8(out.to_vec()).unwrap());
+    assert_eq!(
+        (told[3..].join(" "), waiting.has_ended()),
+        ("tool-approval-request finish-step finish".to_owned(), true)
+    );
 }
 
 #[test]
@@ -186,7 +199,7 @@ fn a_reader_that_comes_late_is_told_what_the_client_answered() {
     let dialect = crate::types::conversation::Dialect::OpenaiChat;
     let answers = vec![Message::from_valid_json(Role::Tool, dialect, answer, 10)];
     let records = record(vec![Event::RunStarted, begun(), waits(StopReason::ClientTools), goes_on(answers), done()]);
-    let chunks = data(&encode(UiEvents::of_run(AiSdk::default(), names(), 1), &records));
+    let chunks = data(&encode(UiEvents::of_run(AiSdk::default(), names()), &records));
     let told = json!({"type": "tool-output-available", "toolCallId": call().id.as_str(), "output": {"sky": "rain"}});
     assert!(chunks.contains(&told), "{chunks:?}");
     let of_request = encode(chat(), &records[3..]);

@@ -13,7 +13,7 @@ use crate::api::wire::told::Told;
 use crate::api::wire::ui::act::{Act, Dialect, Kind};
 use crate::api::wire::{Encoder, RunNames};
 use crate::types::event::DiscardReason;
-use crate::types::{CallId, Event, Record};
+use crate::types::{CallId, Event, Outcome, Record};
 
 /// Writes what a stream for a chat interface tells.
 #[derive(Debug)]
@@ -32,8 +32,10 @@ struct OpenText {
 struct State<D> {
     dialect: D,
     names: RunNames,
-    /// With which of the run's requests the stream ends; `None` if it is of one request only.
-    until_leg: Option<u32>,
+    /// Whether a whole run is told: where it waited, its client or somebody else may have let it go on.
+    is_whole: bool,
+    /// How it waits, if it does not go on.
+    waiting: Option<Box<Outcome>>,
     begun: bool,
     ended: bool,
     step: u32,
@@ -62,19 +64,20 @@ struct State<D> {
 impl<D: Dialect> UiEvents<D> {
     /// An encoder for what one request brought about: the records begin with it.
     pub fn of_request(dialect: D, names: RunNames) -> Self {
-        Self::new(dialect, names, None)
+        Self::new(dialect, names, false)
     }
 
-    /// An encoder for a whole run as one message, up to where its request of this number ends.
-    pub fn of_run(dialect: D, names: RunNames, leg: u32) -> Self {
-        Self::new(dialect, names, Some(leg))
+    /// An encoder for a whole run as one message, whatever it waited for meanwhile.
+    pub fn of_run(dialect: D, names: RunNames) -> Self {
+        Self::new(dialect, names, true)
     }
 
-    fn new(dialect: D, names: RunNames, until_leg: Option<u32>) -> Self {
+    fn new(dialect: D, names: RunNames, is_whole: bool) -> Self {
         Self(Box::new(State {
             dialect,
             names,
-            until_leg,
+            is_whole,
+            waiting: None,
             begun: false,
             ended: false,
             step: 0,
@@ -117,6 +120,12 @@ impl<D: Dialect> Encoder for UiEvents<D> {
         self.0.ended
     }
 
+    fn conclude(&mut self, out: &mut BytesMut) {
+        if let Some(outcome) = self.0.waiting.take() {
+            self.0.end(&outcome, out);
+        }
+    }
+
     fn break_off(&mut self, error: ErrorObject, out: &mut BytesMut) {
         self.0.close(out);
         self.0.tell(&Act::BreakOff(&error), out);
@@ -134,6 +143,7 @@ impl<D: Dialect> State<D> {
         if self.ended {
             return;
         }
+        self.waiting = None;
         if !std::mem::replace(&mut self.begun, true) {
             self.tell(&Act::Begin, out);
         }

@@ -8,7 +8,7 @@ use crate::api::wire::ui::act::{Act, Dialect, Kind};
 use crate::types::{Outcome, StopReason};
 
 impl<D: Dialect> State<D> {
-    /// The run ended, or waits. Where the stream tells a whole run, it goes on behind the waits that are over.
+    /// The run ended, or waits. Where the stream tells a whole run, only its last record says that it still does.
     pub(super) fn finish(&mut self, outcome: &Outcome, out: &mut BytesMut) {
         self.close_text(out);
         let is_final = outcome.status().is_final();
@@ -25,9 +25,15 @@ impl<D: Dialect> State<D> {
             self.say(self.step, Kind::Text, &text, out);
         }
         self.close(out);
-        if is_final || self.until_leg.is_none_or(|until| self.names.leg >= until) {
-            self.tell(&Act::End(outcome), out);
-            self.ended = true;
+        if is_final || !self.is_whole {
+            self.end(outcome, out);
+        } else {
+            self.waiting = Some(Box::new(outcome.clone()));
         }
+    }
+
+    pub(super) fn end(&mut self, outcome: &Outcome, out: &mut BytesMut) {
+        self.tell(&Act::End(outcome), out);
+        self.ended = true;
     }
 }
