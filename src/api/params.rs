@@ -1,5 +1,7 @@
 //! What the description of the HTTP contract says of headers and queries that several operations share.
 
+use std::collections::BTreeMap;
+
 use utoipa::IntoParams;
 
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
@@ -98,6 +100,15 @@ pub struct RunsQuery {
     /// Only those that stand so
     #[param(value_type = Option<RunStatusText>)]
     status: Option<String>,
+    /// Only those of this agent
+    agent: Option<String>,
+    /// Only those that called this model first, as `upstream/model`
+    model: Option<String>,
+    /// Only those of this user; those without one if it is empty
+    user: Option<String>,
+    /// Only those that have all of these among their notes, as in `metadata[team]=sales`
+    #[param(style = DeepObject, explode)]
+    metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -121,6 +132,15 @@ pub struct ForkQuery {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it only describes; the handler reads the query")]
 pub struct SessionsQuery {
+    /// Only those of this agent
+    agent: Option<String>,
+    /// Only those that called this model last, as `upstream/model`
+    model: Option<String>,
+    /// Only those of this user; those without one if it is empty
+    user: Option<String>,
+    /// Only those that have all of these among their notes, as in `metadata[team]=sales`
+    #[param(style = DeepObject, explode)]
+    metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,

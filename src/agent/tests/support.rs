@@ -310,6 +310,7 @@ fn with_spares(
         tool_timeout: Duration::from_secs(5),
         token_budget: None,
         cost_budget: None,
+        shared: crate::config::ShareConfig::default(),
     };
     let price = Some(Price::from_usd(3.0, 3.0, 15.0));
     let mut models = BTreeMap::from([(
