@@ -27,8 +27,8 @@ use crate::api::wire::restored::{EnvironmentObject, RestoreWarning, compare};
 use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
 use crate::api::wire::snapshot::{
-    END, SessionExport, Snapshot, UnfinishedRun, read_snapshot, write_environment, write_head, write_messages,
-    write_middle, write_run,
+    END, SessionExport, Snapshot, read_snapshot, write_environment, write_head, write_messages, write_middle,
+    write_run, write_unfinished,
 };
 use crate::types::SessionId;
 use crate::types::session::Session;
@@ -89,15 +89,15 @@ pub async fn export(
             is_first = false;
         }
         yield write_environment(environment(&caller, &session).await.map(EnvironmentObject::from));
-        let mut is_first = true;
+        let mut is_any = false;
         for run in session.all_runs() {
             let found = api.agent.runs().unfinished(caller.requester(), run).await.inspect_err(warn)?;
             if let Some(found) = found {
-                yield write_run(&UnfinishedRun::from(&found), is_first);
-                is_first = false;
+                yield write_unfinished(&found, !is_any);
+                is_any = true;
             }
         }
-        yield write_middle(with_runs);
+        yield write_middle(is_any, with_runs);
         if with_runs {
             let mut runs = std::pin::pin!(runs(&api, &caller, &session.id));
             let mut is_first = true;

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use self::unfinished::SnapshotUnfinished;
 pub use self::unfinished::UnfinishedRun;
+use crate::agent::control::Unfinished;
 use crate::agent::session::layers::{MOST_LAYER_BYTES, MOST_LAYERS};
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
@@ -20,6 +21,7 @@ use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::restored::{EnvironmentObject, LeftRun};
+use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::vocabulary::RunStatusText;
 use crate::api::wire::write_json;
@@ -200,17 +202,28 @@ pub fn write_environment(environment: Option<EnvironmentObject>) -> Bytes {
         out.put_slice(br#","environment":"#);
         write_json(&environment, &mut out);
     }
-    out.put_slice(br#","unfinished":["#);
     out.freeze()
 }
 
-/// What follows those, up to its runs if it has any.
-pub fn write_middle(with_runs: bool) -> Bytes {
-    Bytes::from_static(if with_runs { br#"],"runs":["# } else { END })
+/// A run that has not ended; `first` says that none stands before it.
+pub fn write_unfinished(run: &Unfinished, first: bool) -> Bytes {
+    let mut out = BytesMut::from(if first { &br#","unfinished":["#[..] } else { b"," });
+    write_json(&UnfinishedRun::from(run), &mut out);
+    out.freeze()
+}
+
+/// What follows those, if there are any, up to the runs of a snapshot that has them.
+pub fn write_middle(is_any_unfinished: bool, with_runs: bool) -> Bytes {
+    Bytes::from_static(match (is_any_unfinished, with_runs) {
+        (true, true) => br#"],"runs":["#,
+        (true, false) => END,
+        (false, true) => br#","runs":["#,
+        (false, false) => b"}",
+    })
 }
 
 /// A run of a snapshot; `first` says that none stands before it.
-pub fn write_run(run: &impl Serialize, first: bool) -> Bytes {
+pub fn write_run(run: &RunObject<'_>, first: bool) -> Bytes {
     let mut out = BytesMut::new();
     if !first {
         out.put_u8(b',');
