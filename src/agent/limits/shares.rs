@@ -28,7 +28,7 @@ pub(in crate::agent) struct StartRates {
 
 /// What a slot among these says: enough for others to release it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Counted {
+pub(in crate::agent) struct Counted {
     /// The session of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
