@@ -207,18 +207,20 @@ async fn a_copy_of_a_session_whose_run_waits_has_what_was_said_and_says_what_it_
     let restored = server.post("/v1/sessions/import", &copy).await;
     assert_eq!((restored.status, &restored.body["message_count"]), (201, &json!(3)), "{}", restored.body);
     assert_eq!(restored.body["warnings"][0]["code"], "pending_calls_dropped", "{}", restored.body);
-    let late = json!({"model": "test", "agent": {"session_id": "copy"},
-        "messages": [{"role": "tool", "tool_call_id": call, "content": "red"}]});
-    let refused = server.post(CHAT, &late).await;
-    assert_eq!((refused.status, &refused.body["error"]["code"]), (400, &json!("invalid_value")), "{}", refused.body);
     server.post(CHAT, &ask("And now?", &json!({"session_id": "copy"}))).await.ok();
     let told = upstream.requests().pop().expect("the model was asked")["messages"].to_string();
     assert!(told.contains("Pick one.") && told.contains("The run ended before this call was answered."), "{told}");
 
-    // The session that was copied waits on.
-    let answer = json!({"model": "test", "agent": {"session_id": "s"},
+    // A server at which the run does not wait knows nothing of its calls; where it waits, it is answered.
+    let late = json!({"model": "test", "agent": {"session_id": "copy"},
         "messages": [{"role": "tool", "tool_call_id": call, "content": "red"}]});
-    assert_eq!(server.post(CHAT, &answer).await.ok()["choices"][0]["message"]["content"], "Red.");
+    let other = TestServer::start(&upstream.config()).await;
+    assert_eq!(other.post("/v1/sessions/import", &copy).await.status, 201);
+    let refused = other.post(CHAT, &late).await;
+    assert_eq!((refused.status, &refused.body["error"]["code"]), (400, &json!("invalid_value")), "{}", refused.body);
+    let answered = server.post(CHAT, &late).await.ok();
+    let (answer, session) = (&answered["choices"][0]["message"]["content"], &answered["agent"]["session_id"]);
+    assert_eq!((answer, session), (&json!("Red."), &json!("s")));
     let whole = server.get("/v1/sessions/s/export").await.ok();
     assert!(whole["unfinished"].is_null() && whole["messages"].as_array().map(Vec::len) == Some(4), "{whole}");
 }
