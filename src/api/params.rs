@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use utoipa::IntoParams;
 
-use crate::api::wire::vocabulary::{OrderText, RunStatusText};
+use crate::api::wire::vocabulary::{OrderText, RunStatusText, wanted_metadata};
 
 /// Makes a request safe to send again.
 #[derive(IntoParams)]
@@ -107,7 +107,7 @@ pub struct RunsQuery {
     /// Only those of this user; those without one if it is empty
     user: Option<String>,
     /// Only those that have all of these among their notes, as in `metadata[team]=sales`
-    #[param(style = DeepObject, explode)]
+    #[param(style = DeepObject, explode, required = false, schema_with = wanted_metadata)]
     metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
@@ -139,7 +139,7 @@ pub struct SessionsQuery {
     /// Only those of this user; those without one if it is empty
     user: Option<String>,
     /// Only those that have all of these among their notes, as in `metadata[team]=sales`
-    #[param(style = DeepObject, explode)]
+    #[param(style = DeepObject, explode, required = false, schema_with = wanted_metadata)]
     metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]

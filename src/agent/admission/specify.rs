@@ -70,7 +70,10 @@ impl Admission {
             (resolved.settings.limits.shared, generation.quotas.per_user(new.key_name.as_deref()));
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         place_in_tree(&mut spec, new, session);
-        spec.at_once = RunsAtOnce { of_agent: of_agent.max_concurrent_runs, of_user: of_user.max_concurrent_runs };
+        // One that shortens a conversation in the background must not be in the way of its user.
+        if !spec.compacts {
+            spec.at_once = RunsAtOnce { of_agent: of_agent.max_concurrent_runs, of_user: of_user.max_concurrent_runs };
+        }
         spec.warnings.extend(warnings.into_iter().chain(told.warnings));
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;

@@ -165,8 +165,10 @@ impl Admission {
         let Specified { spec, servers, tools, rates } = self.specify(asked, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         // What other runs and the server itself begin is no request.
-        if new.of.is_none() && !spec.compacts && !std::mem::replace(is_counted, true) {
-            self.limits.count_start(&spec, rates).await?;
+        let is_request = new.of.is_none() && !spec.compacts;
+        if is_request && rates.are_any() && !std::mem::replace(is_counted, true) {
+            // Boxed, as few agents and users have such a limit.
+            Box::pin(self.limits.count_start(&spec, rates)).await?;
         }
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = self.ownership.acquire(&spec).await.map_err(StartError::from);

@@ -26,6 +26,13 @@ pub(in crate::agent) struct StartRates {
     pub of_user: Option<u32>,
 }
 
+impl StartRates {
+    /// Whether there is such a limit.
+    pub fn are_any(self) -> bool {
+        self.of_agent.is_some() || self.of_user.is_some()
+    }
+}
+
 /// What a slot among these says: enough for others to release it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::agent) struct Counted {

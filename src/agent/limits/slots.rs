@@ -55,7 +55,7 @@ impl Limits {
             Err(error) => error.into(),
         };
         // It may have one of two.
-        account.return_new_slot().await;
+        Box::pin(account.return_new_slot()).await;
         Err(refused)
     }
 

@@ -41,7 +41,7 @@ pub struct TriggerOptions {
     #[schema(minimum = 1, example = 50)]
     pub messages: Option<u32>,
     /// So many input tokens of all calls since it was shortened last.
-    #[schema(minimum = 1, example = 100_000)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_u64, example = 100_000)]
     pub input_tokens: Option<u64>,
     /// Whether it is shortened in the background after the run, and not before the next call; only where the agent does that.
     pub after_run: Option<bool>,
