@@ -57,6 +57,7 @@ mod run_code;
 mod runs;
 mod sdk;
 mod sessions;
+mod shared_limits;
 mod startup;
 mod stored_agents;
 mod support;

@@ -183,3 +183,119 @@ async fn a_session_of_an_agent_that_does_not_exist_is_refused() {
     assert_eq!(refused.body["error"]["param"], "agent");
     server.post("/v1/sessions", &json!({"id": "s", "agent": "test"})).await.ok();
 }
+
+/// What the client is asked is open, and what was said before is not lost, wherever the session goes.
+#[tokio::test]
+async fn a_copy_of_a_session_whose_run_waits_has_what_was_said_and_says_what_it_leaves_out() {
+    let call = Reply::stream().text("Which?").tool_call(0, "a", "pick", "{}").finish("tool_calls").usage(9, 1).done();
+    let upstream = Upstream::start([call, Reply::says("Later."), Reply::says("Red.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let mut asked = ask("Pick one.", &json!({"session_id": "s"}));
+    asked["tools"] = json!([{"type": "function", "function": {"name": "pick"}}]);
+    let waits = server.post(CHAT, &asked).await.ok();
+    let call = waits["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+
+    let mut copy = server.get("/v1/sessions/s/export").await.ok();
+    assert_eq!(copy["messages"], json!([]), "a run adds its messages when it ends");
+    let run = &copy["unfinished"][0];
+    assert_eq!((&run["id"], &run["status"]), (&waits["agent"]["run_id"], &json!("requires_action")), "{copy}");
+    assert_eq!((&run["calls"][0]["call_id"], &run["calls"][0]["name"]), (&call, &json!("pick")), "{copy}");
+    let roles: Vec<_> = run["messages"].as_array().expect("it has messages").iter().map(|said| &said["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool"], "{copy}");
+
+    copy["id"] = "copy".into();
+    let restored = server.post("/v1/sessions/import", &copy).await;
+    assert_eq!((restored.status, &restored.body["message_count"]), (201, &json!(3)), "{}", restored.body);
+    assert_eq!(restored.body["warnings"][0]["code"], "pending_calls_dropped", "{}", restored.body);
+    server.post(CHAT, &ask("And now?", &json!({"session_id": "copy"}))).await.ok();
+    let told = upstream.requests().pop().expect("the model was asked")["messages"].to_string();
+    assert!(told.contains("Pick one.") && told.contains("The run ended before this call was answered."), "{told}");
+
+    // A server at which the run does not wait knows nothing of its calls; where it waits, it is answered.
+    let late = json!({"model": "test", "agent": {"session_id": "copy"},
+        "messages": [{"role": "tool", "tool_call_id": call, "content": "red"}]});
+    let other = TestServer::start(&upstream.config()).await;
+    assert_eq!(other.post("/v1/sessions/import", &copy).await.status, 201);
+    let refused = other.post(CHAT, &late).await;
+    assert_eq!((refused.status, &refused.body["error"]["code"]), (400, &json!("invalid_value")), "{}", refused.body);
+    let answered = server.post(CHAT, &late).await.ok();
+    let (answer, session) = (&answered["choices"][0]["message"]["content"], &answered["agent"]["session_id"]);
+    assert_eq!((answer, session), (&json!("Red."), &json!("s")));
+    let whole = server.get("/v1/sessions/s/export").await.ok();
+    assert!(whole["unfinished"].is_null() && whole["messages"].as_array().map(Vec::len) == Some(4), "{whole}");
+}
+
+#[tokio::test]
+async fn a_copy_says_which_runs_had_not_ended() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("One").gate(&gate).text(" two.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let begun = server.respond(server.json(CHAT, &stream("Count", &json!({"session_id": "s"})))).await;
+    gate.reached().await;
+    let mut copy = server.get("/v1/sessions/s/export?include=runs").await.ok();
+    let run = &copy["unfinished"][0];
+    assert_eq!(
+        (&run["status"], &run["messages"], &copy["runs"][0]["id"]),
+        (&json!("in_progress"), &json!([]), &run["id"])
+    );
+    copy["id"] = "copy".into();
+    let restored = server.post("/v1/sessions/import", &copy).await.body;
+    assert_eq!(restored["warnings"][0]["code"], "run_dropped", "{restored}");
+    // Whatever stands there, the pairs of an import are whole.
+    let call = json!({"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    copy["unfinished"][0]["messages"] = json!([{"role": "assistant", "content": null, "tool_calls": [call]}]);
+    copy["id"] = "other".into();
+    let refused = server.post("/v1/sessions/import", &copy).await;
+    assert_eq!(
+        (refused.status, &refused.body["error"]["param"]),
+        (400, &json!("unfinished[0].messages[0]")),
+        "{}",
+        refused.body
+    );
+    gate.open();
+    SseReader::of_chunks(begun).rest().await;
+}
+
+#[tokio::test]
+async fn runs_and_sessions_are_listed_by_what_they_are_of() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello."));
+    let server = TestServer::start(&upstream.config()).await;
+    for (user, team, session) in [("ann", "red", "one"), ("ann & co", "blue", "two"), ("bob", "red", "three")] {
+        let mut asked = ask("Hi", &json!({"session_id": session}));
+        (asked["user"], asked["metadata"]) = (user.into(), json!({"team": team}));
+        let said = json!({"id": session, "metadata": {"team": team}});
+        server.post("/v1/sessions", &said).await;
+        server.post(CHAT, &asked).await.ok();
+    }
+    for (query, expected) in [
+        ("user=ann", vec!["one"]),
+        ("user=ann+%26+co", vec!["two"]),
+        ("user=", vec![]),
+        ("metadata[team]=red", vec!["three", "one"]),
+        ("metadata%5Bteam%5D=red&user=bob", vec!["three"]),
+        ("metadata[team]=red&metadata[more]=x", vec![]),
+        ("agent=default&limit=2", vec!["three", "two"]),
+        ("agent=nobody", vec![]),
+    ] {
+        let runs = server.get(&format!("/v1/runs?{query}")).await.ok();
+        let sessions = server.get(&format!("/v1/sessions?{query}")).await.ok();
+        let of = |list: &Value, name: &str| -> Vec<String> {
+            let data = list["data"].as_array().expect("it is a list");
+            data.iter().map(|entry| entry[name].as_str().expect("it has one").to_owned()).collect()
+        };
+        assert_eq!(
+            (of(&runs, "session_id"), of(&sessions, "id")),
+            (expected.iter().map(ToString::to_string).collect(), expected.iter().map(ToString::to_string).collect()),
+            "{query}"
+        );
+    }
+    let session = server.get("/v1/sessions/one").await.ok();
+    let run = server.get("/v1/runs?user=ann").await.ok()["data"][0].clone();
+    assert_eq!((&session["user"], &session["last_run"]["agent"]), (&json!("ann"), &json!("default")), "{session}");
+    assert_eq!((&run["user"], &run["agent_name"]), (&json!("ann"), &json!("default")), "{run}");
+    assert_eq!(run["called_model"], session["last_run"]["model"], "{run}");
+    let refused = server.get(&format!("/v1/runs?metadata[team]={}", "x".repeat(600))).await;
+    assert_eq!((refused.status, &refused.body["error"]["param"]), (400, &json!("metadata.team")), "{}", refused.body);
+}

@@ -1,14 +1,18 @@
 //! Reading, following, steering and cancelling runs.
 
+mod list;
 mod live;
 mod responses;
 pub mod tree;
+mod unfinished;
 
-use std::pin::pin;
+pub use self::list::Filter;
+pub use self::unfinished::Unfinished;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::agent::context::screen::{blocked, refusal};
@@ -17,18 +21,15 @@ use crate::agent::follow::active::Active;
 use crate::agent::follow::{Follower, Followers};
 use crate::agent::inbox::{self, Command, Delivery};
 use crate::agent::launch::Launcher;
-use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, ReadError, keys};
 use crate::agent::lifecycle::Lifecycle;
-use crate::agent::listed::{Listed, MOST_LOOKED_AT};
 use crate::agent::machine::Run;
 use crate::agent::machine::watched::Watched;
 use crate::agent::request_key::RequestKey;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
-use crate::store::pages::scan_pages;
-use crate::store::{Order, Partition, Scan, Unavailable};
+use crate::store::{Partition, Unavailable};
 use crate::telemetry::traces::{Ended, SpanFold, Subject, Trace};
 use crate::types::guard::InputMode;
 use crate::types::progress::Progress;
@@ -40,19 +41,6 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 const CANCEL_POLL: Duration = Duration::from_millis(500);
 /// Runs of a session cancelled at once.
 const CANCELLED_AT_ONCE: usize = 16;
-
-/// Which runs a list shows.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// Only the runs of this session.
-    pub session: Option<SessionId>,
-    /// Only the runs with this status.
-    pub status: Option<RunStatus>,
-    /// Only the runs that are older than this one.
-    pub after: Option<RunId>,
-    /// At most this many.
-    pub limit: usize,
-}
 
 /// A run as far as it came.
 #[derive(Debug, Clone)]
@@ -171,45 +159,6 @@ impl Control {
             | RunStatus::Cancelled
             | RunStatus::Failed => None,
         }
-    }
-
-    /// The runs that the requester may read, newest first.
-    pub async fn list<'a>(
-        &self,
-        requester: impl Into<Requester<'a>>,
-        filter: &Filter,
-    ) -> Result<Listed<Head, RunId>, LookupError> {
-        let requester = requester.into();
-        let (tenant, mut found, mut looked_at) = (requester.tenant, Vec::new(), 0);
-        let after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
-        let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
-        let partition = keys::tenant_partition(tenant);
-        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
-        let mut last = None;
-        while let Some(page) = pages.try_next().await? {
-            for (key, entry) in page {
-                let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
-                looked_at += 1;
-                if looked_at > MOST_LOOKED_AT {
-                    return Ok(Listed { found, searched_to: last });
-                }
-                last = Some(run.clone());
-                let session: Option<SessionId> = decode(&entry.value)?;
-                if filter.session.is_some() && filter.session != session {
-                    continue;
-                }
-                let partition = keys::run_partition(tenant, session.as_ref(), &run);
-                let head = self.ledger.head(&partition, &run).await?;
-                let is_wanted = |head: &Head| {
-                    filter.status.is_none_or(|status| status == head.status) && requester.may_use(&head.agent)
-                };
-                found.extend(head.filter(is_wanted));
-                if found.len() == filter.limit {
-                    return Ok(Listed::whole(found));
-                }
-            }
-        }
-        Ok(Listed::whole(found))
     }
 
     /// Follows a run after event `seq`; 0 is from its beginning.

@@ -14,6 +14,7 @@ pub use self::fork::{ForkError, NotMade};
 pub use self::previous::PreviousError;
 pub use self::splice::SpliceError;
 use crate::store::{CommitError, Unavailable};
+use crate::types::share::Sharing;
 use crate::types::{RunId, SessionId, Shortfall};
 
 /// Why a run was not started or continued.
@@ -107,6 +108,24 @@ pub enum StartError {
     /// The key has as many live runs as it may have.
     #[error("this key may have {0} runs at once; try again when one of them has ended")]
     TooManyRuns(u32),
+    /// The agent, or the user, has as many live runs as it may have.
+    #[error("{sharing} may have {most} runs at once; try again when one of them has ended")]
+    TooManyRunsOf {
+        /// Whose runs they are.
+        sharing: Sharing,
+        /// How many there may be.
+        most: u32,
+    },
+    /// Too many requests begin runs of the agent, or of the user.
+    #[error("{sharing} may begin {per_minute} runs a minute")]
+    TooManyStarts {
+        /// Whose runs they are.
+        sharing: Sharing,
+        /// How many requests there may be in a minute.
+        per_minute: u32,
+        /// How long until the next is taken.
+        wait: Duration,
+    },
     /// The request may not name servers of tools.
     #[error("{0}")]
     ServersForbidden(String),

@@ -77,7 +77,7 @@ pub use prompt_layers::PromptLayers;
 pub use quotas::Quotas;
 pub use request::{
     ApprovalPatch, AskedPrompt, CallApproval, ContextPatch, GuardsPatch, LimitsPatch, LoopGuardPatch, NewRun,
-    PreviousResponse, PromptPatch, RulesPatch,
+    PreviousResponse, PromptPatch, RulesPatch, TriggersPatch,
 };
 pub use request_key::{RequestKey, RequestKeyKind};
 pub use request_memory::RequestMemory;

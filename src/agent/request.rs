@@ -209,8 +209,21 @@ pub struct ContextPatch {
     pub keep_last: Option<u32>,
     /// How many turns of the user a model is shown: no more than the agent says.
     pub turn_limit: Option<u32>,
+    /// What else makes it too long.
+    pub triggers: TriggersPatch,
     /// Whether nothing but that is asked for: the session's conversation is shortened now, beside other runs.
     pub only: bool,
+}
+
+/// What makes a conversation too long beside its window: no more than the agent says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TriggersPatch {
+    /// More messages than this that a model is shown.
+    pub messages: Option<u32>,
+    /// So many input tokens of all calls since it was last shortened.
+    pub input_tokens: Option<u64>,
+    /// Whether it is shortened in the background after a run, and not before the next call.
+    pub after_run: Option<bool>,
 }
 
 /// When a model that repeats itself is warned and stopped.

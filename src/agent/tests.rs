@@ -55,6 +55,7 @@ mod run_memory;
 mod schedules;
 mod sessions;
 mod settled_meanwhile;
+mod shares;
 mod shortfalls;
 mod skills;
 mod slots;

@@ -4,9 +4,12 @@
 //! response says. The dialect's table has the code's name and status. Clients may see every message; details that
 //! they must not see are logged here under the request's id.
 
+mod field_path;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use self::field_path::path;
 use crate::agent::definitions::AcceptError;
 use crate::agent::error::{
     ApprovalError, ClaimError, Field, ForkError, LookupError, PreviousError, StartError, StorageError,
@@ -141,33 +144,6 @@ impl From<WireError> for ApiError {
     }
 }
 
-/// Where a request has this.
-fn path(field: Field) -> String {
-    match field {
-        Field::Model => "model".to_owned(),
-        Field::Message(index) => format!("messages[{index}]"),
-        Field::Part { message, part } => format!("messages[{message}].content[{part}]"),
-        Field::Session => "agent.session_id".to_owned(),
-        Field::ClientToolName(index) => format!("tools[{index}].function.name"),
-        Field::ClientToolParameters(index) => format!("tools[{index}].function.parameters"),
-        Field::ClientTools => "tools".to_owned(),
-        Field::Tools => "agent.tools".to_owned(),
-        Field::ToolChoice => "tool_choice".to_owned(),
-        Field::MaxIterations => "agent.limits.max_iterations".to_owned(),
-        Field::Timeout => "agent.limits.timeout_ms".to_owned(),
-        Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
-        Field::TokenBudget => "agent.limits.token_budget".to_owned(),
-        Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
-        Field::InputGuard => "agent.guards.input".to_owned(),
-        Field::MaxMessageChars => "agent.guards.max_message_chars".to_owned(),
-        Field::MaxToolResultBytes => "agent.guards.max_tool_result_bytes".to_owned(),
-        Field::Server(place, member) => format!("tools[{place}].{member}"),
-        Field::Approval(index, member) => format!("approvals[{index}].{member}"),
-        Field::Layer(index) => format!("agent.prompt.layers[{index}].name"),
-        Field::Member(name) => (*name).to_owned(),
-    }
-}
-
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
@@ -192,8 +168,11 @@ impl From<StartError> for ApiError {
                     None => error.permanent(),
                 }
             }
-            StartError::TooManyRuns(_) | StartError::TooManyServersOfKey(_) => {
+            StartError::TooManyRuns(_) | StartError::TooManyRunsOf { .. } | StartError::TooManyServersOfKey(_) => {
                 Self::new(ErrorCode::RateLimited, message).retry_after(2)
+            }
+            StartError::TooManyStarts { wait, .. } => {
+                Self::new(ErrorCode::RateLimited, message).retry_after(wait.as_secs() + 1)
             }
             StartError::OutOfMemory | StartError::TooManyServers(_) => {
                 Self::new(ErrorCode::Overloaded, message).retry_after(2)

@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
 use crate::agent::RequestMemory;
+use crate::agent::listed::Traits;
 use crate::api::bodies::{self, Room};
 use crate::api::error::ApiError;
-use crate::api::wire::body::clip;
+use crate::api::wire::body::{check_metadata, clip};
 use crate::api::wire::error::ErrorCode;
 use crate::types::{RunId, SessionId};
 
@@ -166,6 +167,24 @@ impl Query {
     /// The names of the parameters.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The members of a parameter that is written as `name[member]=value`.
+    pub fn members(&self, name: &str) -> impl Iterator<Item = (&str, &str)> {
+        let member = move |key: &'_ str| -> Option<(usize, usize)> {
+            let rest = key.strip_prefix(name)?.strip_prefix('[')?;
+            rest.ends_with(']').then(|| (name.len() + 1, key.len() - 1))
+        };
+        self.0.iter().filter_map(move |(key, value)| member(key).map(|(from, to)| (&key[from..to], value.as_str())))
+    }
+
+    /// By which agent, model, user and notes a list goes.
+    pub fn traits(&self) -> Result<Traits, ApiError> {
+        let text = |name: &str| self.get(name).map(str::to_owned);
+        let metadata = self.members("metadata").map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        check_metadata(Some(&metadata))?;
+        let traits = Traits { agent: text("agent"), model: text("model"), metadata, user: None };
+        Ok(traits.of_user(self.get("user")))
     }
 
     /// `limit`: how many entries a list shows.

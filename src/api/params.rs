@@ -1,8 +1,10 @@
 //! What the description of the HTTP contract says of headers and queries that several operations share.
 
+use std::collections::BTreeMap;
+
 use utoipa::IntoParams;
 
-use crate::api::wire::vocabulary::{OrderText, RunStatusText};
+use crate::api::wire::vocabulary::{OrderText, RunStatusText, wanted_metadata};
 
 /// Makes a request safe to send again.
 #[derive(IntoParams)]
@@ -111,6 +113,15 @@ pub struct RunsQuery {
     /// Only those that stand so
     #[param(value_type = Option<RunStatusText>)]
     status: Option<String>,
+    /// Only those of this agent
+    agent: Option<String>,
+    /// Only those that called this model first, as `upstream/model`
+    model: Option<String>,
+    /// Only those of this user; those without one if it is empty
+    user: Option<String>,
+    /// Only those that have all of these among their notes, as in `metadata[team]=sales`
+    #[param(style = DeepObject, explode, required = false, schema_with = wanted_metadata)]
+    metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -134,6 +145,15 @@ pub struct ForkQuery {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it only describes; the handler reads the query")]
 pub struct SessionsQuery {
+    /// Only those of this agent
+    agent: Option<String>,
+    /// Only those that called this model last, as `upstream/model`
+    model: Option<String>,
+    /// Only those of this user; those without one if it is empty
+    user: Option<String>,
+    /// Only those that have all of these among their notes, as in `metadata[team]=sales`
+    #[param(style = DeepObject, explode, required = false, schema_with = wanted_metadata)]
+    metadata: Option<BTreeMap<String, String>>,
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,

@@ -29,6 +29,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     let filter = Filter {
         session: query.parsed("session_id", SessionId::parse)?,
         status: query.parsed("status", parse_status)?,
+        traits: query.traits()?,
         after: query.parsed("after", RunId::parse)?,
         limit: limit + 1,
     };

@@ -27,7 +27,8 @@ use crate::api::wire::restored::{EnvironmentObject, RestoreWarning, compare};
 use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
 use crate::api::wire::snapshot::{
-    END, SessionExport, Snapshot, read_snapshot, write_environment, write_head, write_messages, write_run,
+    END, SessionExport, Snapshot, read_snapshot, write_environment, write_head, write_messages, write_middle,
+    write_run, write_unfinished,
 };
 use crate::types::SessionId;
 use crate::types::session::Session;
@@ -87,7 +88,16 @@ pub async fn export(
             yield write_messages(&page, is_first);
             is_first = false;
         }
-        yield write_environment(environment(&caller, &session).await.map(EnvironmentObject::from), with_runs);
+        yield write_environment(environment(&caller, &session).await.map(EnvironmentObject::from));
+        let mut is_any = false;
+        for run in session.all_runs() {
+            let found = api.agent.runs().unfinished(caller.requester(), run).await.inspect_err(warn)?;
+            if let Some(found) = found {
+                yield write_unfinished(&found, !is_any);
+                is_any = true;
+            }
+        }
+        yield write_middle(is_any, with_runs);
         if with_runs {
             let mut runs = std::pin::pin!(runs(&api, &caller, &session.id));
             let mut is_first = true;
@@ -115,7 +125,7 @@ fn runs(api: &Api, caller: &Caller, session: &SessionId) -> impl Stream<Item = R
     async_stream::try_stream! {
         let mut after = None;
         loop {
-            let filter = Filter { session: Some(session.clone()), status: None, after, limit: RUNS };
+            let filter = Filter { session: Some(session.clone()), after, limit: RUNS, ..Filter::default() };
             let Listed { found, searched_to } = api.agent.runs().list(caller.requester(), &filter).await?;
             after = found.last().map(|head| head.id.clone()).filter(|_| found.len() == RUNS).or(searched_to);
             for head in found {
@@ -146,10 +156,10 @@ pub async fn import(
     body: JsonText,
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
-    let Snapshot { session, messages, environment: then, waiting } = read_snapshot(text)?;
+    let Snapshot { session, messages, environment: then, left } = read_snapshot(text)?;
     let now = environment(&caller, &session).await;
     let mut warnings = compare(session.agent.as_deref(), then.as_ref(), now.as_ref());
-    warnings.extend(waiting.as_deref().map(RestoreWarning::of_waiting));
+    warnings.extend(RestoreWarning::of_runs(&left));
     let key = identity.chosen_key("sessions/import", &caller, text)?;
     let memory = Arc::new(body.into_memory());
     let (id, counted) = (session.id.clone(), memory.clone());

@@ -105,7 +105,8 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     let limit = query.limit()?;
     let after = query.parsed("after", AfterSession::parse)?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Descending);
-    let Listed { found, searched_to } = api.agent.sessions().list(&caller.tenant, after, limit + 1, order).await?;
+    let (traits, page) = (query.traits()?, (limit + 1, order));
+    let Listed { found, searched_to } = api.agent.sessions().list(&caller.tenant, &traits, after, page).await?;
     let (found, has_more) = page_of(found, limit);
     let sessions: Vec<_> = found.iter().map(SessionObject::from).collect();
     let list = List::new(sessions, has_more, |session| session.id.clone());

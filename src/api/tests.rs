@@ -287,6 +287,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         requests_per_minute: Some(2),
         request_mcp: false,
         quota: QuotaConfig::default(),
+        per_user: crate::config::ShareConfig::default(),
         policy: std::sync::Arc::default(),
         layers: [].into(),
     };

@@ -13,6 +13,7 @@ use super::known_tools::{KnownTools, refuse_flush_without_tool, refuse_unknown_t
 use super::profile::Profile;
 use super::prompt::PromptConfig;
 use super::quantity::seconds;
+use super::quota::ShareConfig;
 use super::reader::Section;
 use super::report::Report;
 use super::rules;
@@ -92,6 +93,8 @@ pub struct LimitsConfig {
     pub token_budget: Option<u64>,
     /// Most money of a run.
     pub cost_budget: Option<Micros>,
+    /// What they share.
+    pub shared: ShareConfig,
 }
 
 impl AgentConfig {
@@ -318,6 +321,7 @@ impl LimitsConfig {
                 parent.and_then(|parent| parent.token_budget),
             ),
             cost_budget: cost_budget.map(|Budget(money)| money),
+            shared: ShareConfig::of_agent(section, parent.map(|parent| &parent.shared)),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::agent::AgentConfig;
 use super::key;
 use super::mistake::suggestion;
 use super::prompt::read_layer;
-use super::quota::QuotaConfig;
+use super::quota::{QuotaConfig, ShareConfig};
 use super::reader::Section;
 use super::scope::Scopes;
 use super::secret_source;
@@ -36,6 +36,8 @@ pub struct KeyConfig {
     pub request_mcp: bool,
     /// What its runs may take together.
     pub quota: QuotaConfig,
+    /// What the runs of each of its users may take together.
+    pub per_user: ShareConfig,
     /// Which tool calls its runs make, ask for and deny.
     pub policy: Arc<Layer>,
     /// Layers of the prompts of its runs.
@@ -88,6 +90,7 @@ impl KeyConfig {
             false,
         );
         let quota = QuotaConfig::read(section);
+        let per_user = section.section("per_user", ShareConfig::of_user);
         let policy = Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Key, None)));
         let layers = section.named("layers", None, read_layer);
         Some(Self {
@@ -99,6 +102,7 @@ impl KeyConfig {
             requests_per_minute,
             request_mcp,
             quota,
+            per_user,
             policy,
             layers: layers.into(),
         })

@@ -98,7 +98,7 @@ pub use pins::{OnDefinition, PinPolicy};
 pub use price_file::{Capability, ListedModel, PriceFile, PriceFileError, Tier};
 pub use prompt::{MOST_PRIORITY, PromptConfig, priority_of};
 pub use prompt_template::PromptTemplates;
-pub use quota::{Allotment, Period, QuotaConfig};
+pub use quota::{Allotment, Period, QuotaConfig, ShareConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use request_mcp::RequestMcpConfig;
 pub use request_templates::{BodyType, QueryValue, RequestTemplates};

@@ -1,4 +1,5 @@
-//! `[keys.NAME] token_budget`, `cost_budget_usd` and `max_concurrent_runs`: limits that the runs of a key share.
+//! `[keys.NAME] token_budget`, `cost_budget_usd` and `max_concurrent_runs`: limits that the runs of a key share; and those that the runs
+//! of an agent share, or of each user of a key.
 
 use super::reader::Section;
 use super::value::{FromToml, Word};
@@ -31,6 +32,50 @@ pub enum Period {
     Day,
     /// From the first of a month to the next.
     Month,
+}
+
+/// What the runs of an agent, or of one user of a key, share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShareConfig {
+    /// Most runs at once; `None` without end.
+    pub max_concurrent_runs: Option<u32>,
+    /// Most requests a minute that begin runs; `None` without end.
+    pub requests_per_minute: Option<u32>,
+}
+
+impl ShareConfig {
+    /// Reads what the runs of an agent share, as far as it does not inherit that.
+    pub(super) fn of_agent(limits: &mut Section<'_>, parent: Option<&Self>) -> Self {
+        let parent = parent.copied().unwrap_or_default();
+        let most = limits.optional(
+            "max_concurrent_runs",
+            "Most runs of the agent at the same time, over all replicas together, for each tenant. A run that waits for its client \
+             does not count. Other agents that inherit it have as many each.",
+        );
+        let rate = limits.optional(
+            "requests_per_minute",
+            "Most requests a minute that begin a run of the agent, over all replicas together, for each tenant.",
+        );
+        Self {
+            max_concurrent_runs: limits.or_inherited("max_concurrent_runs", most, parent.max_concurrent_runs),
+            requests_per_minute: limits.or_inherited("requests_per_minute", rate, parent.requests_per_minute),
+        }
+    }
+
+    /// Reads what the runs of each user of a key share.
+    pub(super) fn of_user(user: &mut Section<'_>) -> Self {
+        Self {
+            max_concurrent_runs: user.optional(
+                "max_concurrent_runs",
+                "Most runs with this key at the same time whose requests name the same `user`, over all replicas together. Those that \
+                 name none share a limit too.",
+            ),
+            requests_per_minute: user.optional(
+                "requests_per_minute",
+                "Most requests a minute with this key that begin a run and name the same `user`, over all replicas together.",
+            ),
+        }
+    }
 }
 
 impl Word for Period {

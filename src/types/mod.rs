@@ -38,6 +38,7 @@ pub mod run;
 pub mod sampling;
 pub mod schedule;
 pub mod session;
+pub mod share;
 pub mod shortfall;
 pub mod skill;
 pub mod stop;
@@ -50,6 +51,7 @@ pub mod trace;
 pub mod turn_end;
 pub mod unambiguous;
 pub mod usage;
+pub mod user;
 
 pub use conversation::{Conversation, History, Message, Role, ToolCall};
 pub use error::{ErrorKind, RunError};

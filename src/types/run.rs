@@ -21,6 +21,7 @@ use crate::types::question::{ASK_USER, Question};
 use crate::types::response::ResponseTerms;
 use crate::types::rules::LoopRules;
 use crate::types::sampling::Sampling;
+use crate::types::share::RunsAtOnce;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
 use crate::types::usage::Micros;
 use crate::types::{Message, RunId, SessionId, Tenant};
@@ -157,6 +158,9 @@ pub struct RunSpec {
     /// The name of the key that it was started with, whose budgets it takes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_name: Option<String>,
+    /// How many runs of its agent and of its user there may be at once, itself included.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub at_once: RunsAtOnce,
     /// The conversation that it continues and extends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,

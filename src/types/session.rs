@@ -25,6 +25,12 @@ pub struct Session {
     /// The agent that requests without a `model` of their own run as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The end user whom a run of it named last, cut to what its tenant's usage tells apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What its newest run is; `None` before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<Box<LastRun>>,
     /// The caller's own notes.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
@@ -87,6 +93,8 @@ impl Session {
             created_ms: now,
             updated_ms: now,
             agent: None,
+            user: None,
+            last_run: None,
             metadata: BTreeMap::new(),
             ttl_s: None,
             token_budget: None,
@@ -121,6 +129,20 @@ impl Session {
         self.active_run.clone()
     }
 
+    /// Notes what its newest run is: as which agent and model it runs, and for whom, if it says so.
+    pub fn ran_as(&mut self, agent: &str, model: &str, user: Option<&str>) {
+        self.last_run = Some(Box::new(LastRun { agent: agent.to_owned(), model: model.to_owned() }));
+        if let Some(user) = user {
+            self.user = Some(user.to_owned());
+        }
+    }
+
+    /// The agent of its newest run; before the first, that which it names.
+    #[must_use]
+    pub fn agent_of_late(&self) -> Option<&str> {
+        self.last_run.as_ref().map(|run| run.agent.as_str()).or(self.agent.as_deref())
+    }
+
     /// How often a range of its history was replaced, and how many bytes the records of that take.
     #[must_use]
     pub fn spliced(&self) -> Spliced {
@@ -151,6 +173,15 @@ impl Session {
     pub fn has_runs(&self) -> bool {
         self.all_runs().next().is_some()
     }
+}
+
+/// What the newest run of a session runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// The agent.
+    pub agent: String,
+    /// The upstream and its model that it began with, with a slash between them.
+    pub model: String,
 }
 
 /// How often a range of a session's history was replaced.

@@ -7,6 +7,7 @@ mod answer;
 mod approve;
 mod backoff;
 mod budget;
+mod candidate;
 mod choose;
 mod claims;
 mod compact;

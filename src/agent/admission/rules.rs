@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::agent::error::{Field, StartError};
-use crate::agent::request::{ContextPatch, LoopGuardPatch, PromptPatch, RulesPatch};
-use crate::types::context::ContextRules;
+use crate::agent::request::{ContextPatch, LoopGuardPatch, PromptPatch, RulesPatch, TriggersPatch};
+use crate::types::context::{ContextRules, TriggerRules};
 use crate::types::rules::{LoopGuardRules, LoopRules, PLAN, REFLECT, REFLECT_EVERY, Reflection};
 
 /// The rules of a run whose agent has these. A plan is made only where a conversation begins.
@@ -82,12 +82,37 @@ fn shortened(rules: &ContextRules, asked: ContextPatch) -> Result<ContextRules, 
     {
         return invalid("agent.context.turn_limit", format!("this is above the agent's limit of {most}"));
     }
+    let triggers = triggered(&rules.triggers, asked.triggers)?;
     Ok(ContextRules {
+        triggers,
         compaction: asked.compaction.unwrap_or(rules.compaction),
         threshold: asked.threshold.unwrap_or(rules.threshold),
         keep_last: asked.keep_last.unwrap_or(rules.keep_last),
         turn_limit: asked.turn_limit.or(rules.turn_limit),
         ..rules.clone()
+    })
+}
+
+/// What makes a conversation too long by the agent's rules and the stricter ones of the request. A run begins no other one after it
+/// unless the agent's do.
+fn triggered(rules: &TriggerRules, asked: TriggersPatch) -> Result<TriggerRules, StartError> {
+    let lower = |name: &'static str, has: Option<u64>, asked: Option<u64>| match (has, asked) {
+        (Some(has), Some(asked)) if asked > has => {
+            let message = format!("this is above the agent's limit of {has}");
+            Err(StartError::Invalid { field: Field::Member(name), message })
+        }
+        (has, asked) => Ok(asked.or(has)),
+    };
+    let (has, messages) = (rules.messages.map(u64::from), asked.messages.map(u64::from));
+    let messages = lower("agent.context.triggers.messages", has, messages)?;
+    if asked.after_run == Some(true) && !rules.after_run {
+        let message = "the agent shortens no conversations after its runs".to_owned();
+        return Err(StartError::Invalid { field: Field::Member("agent.context.triggers.after_run"), message });
+    }
+    Ok(TriggerRules {
+        messages: messages.and_then(|most| u32::try_from(most).ok()),
+        input_tokens: lower("agent.context.triggers.input_tokens", rules.input_tokens, asked.input_tokens)?,
+        after_run: asked.after_run.unwrap_or(rules.after_run),
     })
 }
 

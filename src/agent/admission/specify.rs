@@ -16,6 +16,7 @@ use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
+use crate::agent::limits::shares::StartRates;
 use crate::agent::machine::budget;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
@@ -25,6 +26,7 @@ use crate::types::context::Compaction;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
+use crate::types::share::RunsAtOnce;
 use crate::types::{History, Limits, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
@@ -36,6 +38,8 @@ pub(super) struct Specified {
     pub(super) spec: Arc<RunSpec>,
     pub(super) servers: Arc<ServerTools>,
     pub(super) tools: Toolbox,
+    /// How many requests a minute may begin such runs.
+    pub(super) rates: StartRates,
 }
 
 impl Admission {
@@ -62,8 +66,14 @@ impl Admission {
             self.choose(new, generation, (session, history), &mut resolved).await?;
         let servers = selected.servers();
         let terms = resolved.called.terms.clone();
+        let (of_agent, of_user) =
+            (resolved.settings.limits.shared, generation.quotas.per_user(new.key_name.as_deref()));
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         place_in_tree(&mut spec, new, session);
+        // One that shortens a conversation in the background must not be in the way of its user.
+        if !spec.compacts {
+            spec.at_once = RunsAtOnce { of_agent: of_agent.max_concurrent_runs, of_user: of_user.max_concurrent_runs };
+        }
         spec.warnings.extend(warnings.into_iter().chain(told.warnings));
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
@@ -82,7 +92,8 @@ impl Admission {
         price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         fit(&spec, offered)?;
-        Ok(Specified { spec: Arc::new(spec), servers, tools })
+        let rates = StartRates { of_agent: of_agent.requests_per_minute, of_user: of_user.requests_per_minute };
+        Ok(Specified { spec: Arc::new(spec), servers, tools, rates })
     }
 }
 
@@ -130,6 +141,7 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         id: new.id.clone(),
         tenant: new.tenant.clone(),
         key_name: new.key_name.clone(),
+        at_once: RunsAtOnce::default(),
         session: new.session.clone(),
         concurrent: new.on_conflict == OnConflict::Concurrent,
         queued_at: None,

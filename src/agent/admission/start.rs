@@ -4,115 +4,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::agent::admission::candidate::{Beginning, Candidate};
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::conflict::turn_in_new;
 use crate::agent::admission::specify::Specified;
+use crate::agent::admission::transcript::refuse_unasked_results;
 use crate::agent::admission::{Admission, Started, transcript};
-use crate::agent::context::server_tools::ServerTools;
-use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::meter::Meter;
-use crate::agent::drive::replay::Replay;
-use crate::agent::error::{ClaimError, Field, StartError, unavailable};
+use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::follow::Follower;
-use crate::agent::generation::Generation;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::launch::requeue::UncalledStep;
 use crate::agent::ledger::commits::{self, Turn};
 use crate::agent::ledger::head::Head;
+use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::stored::ClaimEnd;
-use crate::agent::ledger::{keys, log};
-use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::left::SharedSession;
 use crate::agent::limits::quota::Account;
-use crate::agent::machine::{Run, Step};
-use crate::agent::ownership::lease::Lease;
+use crate::agent::machine::Run;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::agent::run_memory::{self, Purpose};
 use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Watch};
-use crate::types::clock::now_ms;
-use crate::types::event::Reservation;
-use crate::types::guard::GuardPoint;
 use crate::types::pauses::Pauses;
 use crate::types::session::Session;
-use crate::types::{Event, History, Record, RunSpec};
+use crate::types::{Record, RunSpec};
 
 /// How often a request looks for room in a budget of which others have reserved too much.
 const BUDGET_PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
-
-/// A run that may begin, and what it holds already. The run is not stored yet.
-struct Candidate {
-    spec: Arc<RunSpec>,
-    servers: Arc<ServerTools>,
-    tools: Toolbox,
-    generation: Arc<Generation>,
-    history: History,
-    budget: Option<SessionBudget>,
-    account: Option<Box<Account>>,
-    lease: Lease,
-}
-
-/// With what a run is created.
-struct Beginning {
-    /// Its log with these.
-    log: Replay,
-    /// Its first records.
-    records: Vec<Arc<Record>>,
-    /// The same as they are stored.
-    entries: Vec<Bytes>,
-    /// What its first step reserves, if that begins with the run.
-    reserved: Option<Reservation>,
-}
-
-impl Candidate {
-    /// The events with which the run is created. Its first step begins with it, as no command can come before, unless the
-    /// run waits, goes on at another replica, or a budget that it shares with other runs may refuse the step.
-    fn begin(&self, turn: Turn, lifecycle: &Lifecycle) -> Box<Beginning> {
-        let (mut log, mut seq, at_ms) = (Replay::new(self.spec.clone()), 0, now_ms());
-        let (mut records, mut entries) = (Vec::with_capacity(2), Vec::with_capacity(2));
-        let mut add = |log: &mut Replay, event| {
-            let (record, entry) = log::encode(&mut seq, at_ms, event);
-            log.push(record.clone(), entry.len());
-            records.push(record);
-            entries.push(entry);
-        };
-        add(&mut log, if turn.must_wait() { Event::RunQueued } else { Event::RunStarted });
-        if let Step::Plan(text) = log.run().next_step() {
-            add(&mut log, Event::PlanCreated { step: 1, text });
-        }
-        let shares_budgets = self.budget.is_some_and(|session| session.is_any())
-            || self.account.as_ref().is_some_and(|account| account.has_budgets())
-            || self.spec.tree.is_some();
-        let mut reserved = None;
-        if !turn.must_wait()
-            && !lifecycle.is_handing_over()
-            && !shares_budgets
-            && !self.is_refused()
-            && !self.spec.guards.judges(GuardPoint::Input)
-            && let Step::CallModel { step, reserve, closing: None } = log.run().next_step()
-        {
-            let model = log.run().unnamed_model().cloned();
-            add(&mut log, Event::StepStarted { step, reserved: reserve, model, closing: None });
-            reserved = Some(reserve);
-        }
-        // Boxed, as a start waits for its store with this at hand.
-        Box::new(Beginning { log, records, entries, reserved })
-    }
-}
-
-impl Candidate {
-    /// Whether the run is to begin with another model than its own, which is not asked for now.
-    fn is_refused(&self) -> bool {
-        let RunSpec { upstream, upstream_model, fallbacks, .. } = &*self.spec;
-        !fallbacks.is_empty() && self.generation.catalog.model(upstream).refusal(upstream_model).is_some()
-    }
-}
 
 /// Why a run was not stored.
 enum NotStored {
@@ -149,6 +73,7 @@ impl Admission {
         mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
         let (since, mut pauses, mut retry) = (Instant::now(), BUDGET_PAUSES, RetryConflicts::new());
+        let mut is_counted = false;
         while retry.next().await {
             if self.lifecycle.is_refusing() {
                 return Err(StartError::Draining);
@@ -163,7 +88,7 @@ impl Admission {
             {
                 return Ok(started);
             }
-            let (refusal, left) = match self.try_start(new, &mut session).await {
+            let (refusal, left) = match self.try_start(new, &mut session, &mut is_counted).await {
                 Ok(Some(started)) => return Ok(started),
                 Ok(None) => continue,
                 // Other runs have reserved what the budget lacks, and most of that is released.
@@ -183,14 +108,19 @@ impl Admission {
     }
 
     /// Decides what the session's live runs mean for a new run, prepares it, stores it and launches it; `None` if it is not stored yet.
-    async fn try_start(&self, new: &NewRun, session: &mut Option<Versioned>) -> Result<Option<Started>, StartError> {
+    async fn try_start(
+        &self,
+        new: &NewRun,
+        session: &mut Option<Versioned>,
+        is_counted: &mut bool,
+    ) -> Result<Option<Started>, StartError> {
         refuse_unasked_results(new)?;
         let turn = match session {
             Some(Versioned { session, .. }) => Box::pin(self.settle_conflict(new, session)).await?,
             None => Some(turn_in_new(new)?),
         };
         let Some(turn) = turn else { return Ok(None) };
-        let mut candidate = self.prepare(new, session.as_ref()).await?;
+        let mut candidate = self.prepare(new, session.as_ref(), is_counted).await?;
         let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         if turn.must_wait() {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
@@ -219,7 +149,12 @@ impl Admission {
     }
 
     /// Prepares a new run before it is stored: its specification, its slot and its lease.
-    async fn prepare(&self, new: &NewRun, session: Option<&Versioned>) -> Result<Candidate, StartError> {
+    async fn prepare(
+        &self,
+        new: &NewRun,
+        session: Option<&Versioned>,
+        is_counted: &mut bool,
+    ) -> Result<Candidate, StartError> {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
         self.take_memory(new, found)?;
@@ -227,8 +162,14 @@ impl Admission {
         let generation = self.generation_of(new);
         let rest = transcript::without_known(new, &history);
         let asked = rest.as_deref().unwrap_or(new);
-        let Specified { spec, servers, tools } = self.specify(asked, &generation, found, &history).await?;
+        let Specified { spec, servers, tools, rates } = self.specify(asked, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
+        // What other runs and the server itself begin is no request.
+        let is_request = new.of.is_none() && !spec.compacts;
+        if is_request && rates.are_any() && !std::mem::replace(is_counted, true) {
+            // Boxed, as few agents and users have such a limit.
+            Box::pin(self.limits.count_start(&spec, rates)).await?;
+        }
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = self.ownership.acquire(&spec).await.map_err(StartError::from);
         let lease = match lease.and_then(|lease| lease.ok_or_else(|| ClaimError::Busy.into())) {
@@ -374,15 +315,6 @@ async fn without_slot(account: Option<Box<Account>>, error: StartError) -> Start
         account.return_new_slot().await;
     }
     error
-}
-
-/// Refuses results of tool calls that no run waits for.
-pub(super) fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
-    if new.answers_from == 0 && !new.answered.is_empty() {
-        let message = "no run waits for the results of these tool calls".to_owned();
-        return Err(StartError::Invalid { field: Field::Message(0), message });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use crate::agent::error::{Field, StartError};
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::llm::message_parts;
@@ -140,4 +141,13 @@ fn is_said(text: &str, steps: &[String]) -> bool {
         }
         false
     })
+}
+
+/// Refuses results of tool calls that no run waits for.
+pub(super) fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
+    if new.answers_from == 0 && !new.answered.is_empty() {
+        let message = "no run waits for the results of these tool calls".to_owned();
+        return Err(StartError::Invalid { field: Field::Message(0), message });
+    }
+    Ok(())
 }

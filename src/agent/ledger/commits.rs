@@ -23,6 +23,7 @@ use bytes::Bytes;
 
 pub use self::inbox::{delete_inbox, send};
 use self::inbox::{keep_inbox, no_more_commands};
+pub use self::shown::claim_flush;
 use self::shown::keep_context;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::due::Due;
@@ -105,6 +106,9 @@ pub fn create(
     }
     if let Some(id) = &spec.session {
         let Versioned { mut session, version } = session.unwrap_or_else(|| Versioned::new(id));
+        if !spec.compacts {
+            session.ran_as(&head.agent, &head.called_model, head.user.as_deref());
+        }
         match turn {
             Turn::Queued => session.queue.push(spec.id.clone()),
             Turn::Next => session.queue.insert(0, spec.id.clone()),
@@ -378,15 +382,6 @@ fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (after, entries): (u64, V
 }
 
 /// Changes a session's document, and lets all that the session has live as long.
-/// Lets the session name the first `upto` messages of its history as those that what matters of is written down, or is about to be.
-/// The commit fails if the session was changed since it was read.
-pub fn claim_flush(tx: Tx, session: Versioned, upto: u64, spec: &RunSpec, retention: Retention) -> Tx {
-    let Versioned { mut session, version } = session;
-    session.context.get_or_insert_default().flushed = upto;
-    let ttl = retention.session_ttl_under(&session, spec);
-    put_session(tx, &session, version, ttl)
-}
-
 fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
     keep_session(put_session_document(tx, session, version, ttl), session, ttl)
 }

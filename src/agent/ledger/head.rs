@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::telemetry::traces::{Content, Subject};
 use crate::types::json::is_default;
 use crate::types::lineage::Parent;
+use crate::types::user::clip_user;
 use crate::types::{RunId, RunSpec, RunStatus, RunTrace, SessionId, StopReason};
 
 /// The status of a run, as lists show it.
@@ -68,17 +69,6 @@ pub struct Head {
     pub compacts: bool,
 }
 
-/// The most characters that are kept of a user's name.
-const LONGEST_USER: usize = 128;
-
-/// As much of a user's name as is kept.
-fn clip(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_USER) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 impl Head {
     /// Whether it has neither ended nor waits for its client.
     pub fn is_under_way(&self) -> bool {
@@ -119,7 +109,7 @@ impl Head {
             agent_version: spec.agent_version,
             called_model: [spec.upstream.as_str(), "/", &spec.upstream_model].concat(),
             key_name: spec.key_name.clone(),
-            user: spec.options.sampling.user.as_deref().map(clip),
+            user: spec.options.sampling.user.as_deref().map(clip_user),
             metadata: spec.metadata.clone(),
             created_ms: spec.created_ms,
             ended_ms: None,

@@ -5,6 +5,7 @@
 //! last, and one of all live runs by replica.
 
 mod documents;
+mod shares;
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ pub use self::documents::{
     documents_partition, due_schedule, due_schedules_partition, schedule, schedule_lease, schedules_count,
     schedules_partition, user_partition,
 };
-
+pub use self::shares::{SLOTS, agent_share, shares_partition, slot, slots_taken, user_share};
 use crate::store::{Key, Partition, Topic};
 use crate::types::offer::OfferHash;
 use crate::types::shortfall::BudgetKind;
@@ -144,19 +145,6 @@ pub const RESERVED: &str = "reserved/";
 /// What is reserved of a session's budgets for a run's step, in the session's partition.
 pub fn session_hold(run: &RunId) -> Key {
     format!("{}session", reserved_by(run)).into()
-}
-
-/// A run's slot among those that its key may have at once.
-pub fn slot(run: &RunId) -> Key {
-    named(&[SLOTS, run.as_str()])
-}
-
-/// What the keys of slots begin with.
-pub const SLOTS: &str = "live/";
-
-/// How many slots of a key are taken.
-pub fn slots_taken() -> Key {
-    "live".into()
 }
 
 /// A run's specification.

@@ -25,6 +25,7 @@ use crate::agent::limits::Limits;
 use crate::agent::limits::charge::{Charge, Charges, period_left_s, period_name};
 use crate::agent::limits::holds::{Hold, Taken, counted, taken};
 use crate::agent::limits::shared::SharedBudget;
+use crate::agent::limits::slot::Slot;
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::quotas::Quotas;
@@ -32,7 +33,7 @@ use crate::config::QuotaConfig;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::event::Reservation;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{BudgetOwner, RunId, RunSpec, SessionId, Shortfall, Used};
+use crate::types::{BudgetOwner, RunId, RunSpec, Shortfall, Used};
 
 /// How long a reservation outlives its run's deadline: time for other replicas to resume the run.
 pub(in crate::agent) const GRACE: Duration = Duration::from_secs(600);
@@ -48,9 +49,8 @@ pub struct Account {
     pub(in crate::agent) partition: Partition,
     pub(in crate::agent) quota: QuotaConfig,
     pub(in crate::agent) run: RunId,
-    pub(in crate::agent) session: Option<SessionId>,
-    /// The version of the run's slot, if it is known to have one.
-    pub(in crate::agent) slot: Option<u64>,
+    /// Where it is counted among the runs that are under way at once.
+    pub(super) slots: Vec<Slot>,
     /// Whose budgets they are.
     pub(super) owner: BudgetOwner,
     /// How long the counters are kept after the last reservation; `None` for as long as anything keeps them.
@@ -76,11 +76,27 @@ pub enum Refusal {
 }
 
 impl Limits {
-    /// The account of a run whose key has some of these quotas.
+    /// The account of a run whose key has some of these quotas, or that is counted with others of its agent or user.
     pub(in crate::agent) fn account(&self, spec: &RunSpec, quotas: &Quotas) -> Option<Account> {
-        let name = spec.key_name.as_ref()?;
-        let (quota, partition) = (quotas.of(name)?, keys::budget_partition(&spec.tenant, name));
-        Some(Account::new(self.ledger.store(), spec, (partition, quota), BudgetOwner::Key))
+        let of_key = spec
+            .key_name
+            .as_ref()
+            .and_then(|name| Some((keys::budget_partition(&spec.tenant, name), quotas.of(name)?)));
+        let shared = self.shared_slot(spec);
+        if of_key.is_none() && shared.is_none() {
+            return None;
+        }
+        let store = self.ledger.store();
+        // Without quotas of a key nothing is reserved.
+        let (partition, quota) =
+            of_key.unwrap_or_else(|| (keys::shares_partition(&spec.tenant), QuotaConfig::default()));
+        let slot = |most| {
+            let taken = (encode(&spec.session), vec![(keys::slots_taken(), most)]);
+            Slot::new(store, partition.clone(), &spec.id, taken)
+        };
+        let slots = quota.max_concurrent_runs.map(slot).into_iter().chain(shared).collect();
+        let account = Account::new(store, spec, (partition, quota), BudgetOwner::Key);
+        Some(Account { slots, ..account })
     }
 
     /// The account of a run that is resumed, whose steps are to be charged as `charges` say: its slot is kept, and the
@@ -106,8 +122,8 @@ impl Account {
         (partition, quota): (Partition, QuotaConfig),
         owner: BudgetOwner,
     ) -> Self {
-        let (store, run, session) = (store.clone(), spec.id.clone(), spec.session.clone());
-        Self { store, partition, quota, run, session, slot: None, owner, counters_ttl: None, held: None }
+        let (store, run) = (store.clone(), spec.id.clone());
+        Self { store, partition, quota, run, slots: Vec::new(), owner, counters_ttl: None, held: None }
     }
 
     /// The same, whose counters are kept for so long after the last reservation.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::ledger::keys;
 use crate::agent::ownership::seldom::Seldom;
-use crate::store::{Rate, RateDecision, Store};
+use crate::store::{Key, Rate, RateDecision, Store};
 use crate::types::Tenant;
 
 /// How long the store may take to answer. The request waits for it before anything else is done.
@@ -27,6 +27,13 @@ pub enum RateKey<'a> {
         tenant: &'a Tenant,
         /// The key's name.
         name: &'a str,
+    },
+    /// All requests of a tenant that begin a run which is counted here: of one agent, or of one user.
+    Share {
+        /// The tenant.
+        tenant: &'a Tenant,
+        /// Where such runs are counted.
+        share: &'a Key,
     },
     /// A caller without a key, by what its address is counted as.
     Address(IpAddr),
@@ -45,15 +52,16 @@ impl Rates {
     /// store does not answer in time. Then the count of this process decides: reads must not fail because of a
     /// limit, and requests that write will get the store's own error.
     pub(super) async fn count(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
-        let partition = match rate_key {
-            RateKey::Key { tenant, name } => keys::key_rate_partition(tenant, name),
-            RateKey::Address(address) => keys::address_rate_partition(address),
+        let (partition, bucket) = match rate_key {
+            RateKey::Key { tenant, name } => (keys::key_rate_partition(tenant, name), keys::requests()),
+            RateKey::Share { tenant, share } => (keys::shares_partition(tenant), share.clone()),
+            RateKey::Address(address) => (keys::address_rate_partition(address), keys::requests()),
         };
         let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
         if self.is_paused() {
             return None;
         }
-        match tokio::time::timeout(STORE_TIMEOUT, self.store.take(&partition, &keys::requests(), rate)).await {
+        match tokio::time::timeout(STORE_TIMEOUT, self.store.take(&partition, &bucket, rate)).await {
             Ok(Ok(taken)) => Some(taken),
             Ok(Err(error)) => {
                 self.pause(&error);

@@ -32,6 +32,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         id: RunId::mint(),
         tenant: Tenant::default_tenant(),
         key_name: None,
+        at_once: crate::types::share::RunsAtOnce::default(),
         session: None,
         concurrent: false,
         parent: None,

@@ -32,7 +32,7 @@ pub struct Fork {
 }
 
 impl Sessions {
-    /// Makes a new session of another's first messages. It inherits the agent, metadata, layers, time to live and what is left
+    /// Makes a new session of another's first messages. It inherits the agent, the user, metadata, layers, time to live and what is left
     /// of the budgets; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
@@ -52,6 +52,7 @@ impl Sessions {
         }
         let session = Session {
             agent: source.agent.clone(),
+            user: source.user.clone(),
             metadata: source.metadata.clone(),
             ttl_s: source.ttl_s,
             token_budget: source.token_budget.map(|budget| left(budget, source.usage.total())),

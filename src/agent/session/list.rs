@@ -12,11 +12,18 @@ use crate::agent::error::LookupError;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
-use crate::agent::listed::{Listed, MOST_LOOKED_AT};
+use crate::agent::listed::{Listed, MOST_LOOKED_AT, Traits};
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Scan};
+use crate::types::session::Session;
 use crate::types::{SessionId, Tenant};
+
+/// Whether a list by these traits shows a session.
+fn fits(traits: &Traits, session: &Session) -> bool {
+    let model = session.last_run.as_ref().map(|run| run.model.as_str());
+    traits.fit(session.agent_of_late(), model, session.user.as_deref(), &session.metadata)
+}
 
 /// Where a session stands among those of its tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,13 +67,13 @@ impl AfterSession {
 }
 
 impl Sessions {
-    /// This tenant's sessions by the time of their creation, those after `after`.
+    /// This tenant's sessions by the time of their creation, those after `after` that are so.
     pub async fn list(
         &self,
         tenant: &Tenant,
+        traits: &Traits,
         after: Option<AfterSession>,
-        limit: usize,
-        order: Order,
+        (limit, order): (usize, Order),
     ) -> Result<Listed<Versioned, SessionPlace>, LookupError> {
         let after = match after {
             Some(AfterSession::Id(id)) => Some(self.place(tenant, id).await?),
@@ -89,7 +96,8 @@ impl Sessions {
                 }
                 // An earlier session of the same id may have left its entry.
                 let session = self.ledger.find_session(tenant, &place.id).await?;
-                found.extend(session.filter(|found| found.session.created_ms == place.created_ms));
+                let is_wanted = |session: &Session| session.created_ms == place.created_ms && fits(traits, session);
+                found.extend(session.filter(|found| is_wanted(&found.session)));
                 last = Some(place);
                 if found.len() == limit {
                     return Ok(Listed::whole(found));

@@ -18,11 +18,11 @@ use serde_json::value::RawValue;
 use super::support::*;
 use crate::agent::NewRun;
 use crate::agent::error::StartError;
-use crate::agent::request::{ContextPatch, RulesPatch};
+use crate::agent::request::{ContextPatch, RulesPatch, TriggersPatch};
 use crate::llm::openai::messages::{joined, json};
 use crate::store::Order;
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
-use crate::types::context::{Compaction, ContextEvent, ContextRules, Method};
+use crate::types::context::{Compaction, ContextEvent, ContextRules, Method, TriggerRules};
 use crate::types::rules::LoopRules;
 use crate::types::{Effect, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason, Tenant};
 
@@ -178,17 +178,25 @@ async fn a_conversation_that_may_not_be_shortened_is_refused_and_one_whose_quest
 #[tokio::test(start_paused = true)]
 async fn a_request_asks_for_no_more_than_the_agent_does() {
     let model = Windowed::new(WINDOW, true, 0, Summaries::Written);
-    let agent = TestAgent::builder().windowed(&model, WINDOW).rules(rules(Compaction::Local)).begin();
+    let mut rules = rules(Compaction::Local);
+    rules.context.triggers = TriggerRules { messages: Some(40), input_tokens: Some(9_000), after_run: false };
+    let agent = TestAgent::builder().windowed(&model, WINDOW).rules(rules).begin();
+    let triggered = |triggers| ContextPatch { triggers, ..ContextPatch::default() };
     let asks = |context| NewRun { rules: RulesPatch { context, ..RulesPatch::default() }, ..request() };
     for context in [
         ContextPatch { compaction: Some(Compaction::Llm), ..ContextPatch::default() },
         ContextPatch { threshold: Some(0.8), ..ContextPatch::default() },
+        triggered(TriggersPatch { messages: Some(41), ..TriggersPatch::default() }),
+        triggered(TriggersPatch { input_tokens: Some(9_001), ..TriggersPatch::default() }),
+        triggered(TriggersPatch { after_run: Some(true), ..TriggersPatch::default() }),
     ] {
         let refused = agent.start(asks(context), None).await;
         assert!(matches!(refused, Err(StartError::Invalid { .. })), "{refused:?}");
     }
     let less = ContextPatch { compaction: Some(Compaction::Truncate), threshold: Some(0.5), ..ContextPatch::default() };
     agent.start(asks(less), None).await.unwrap();
+    let less = TriggersPatch { messages: Some(40), input_tokens: Some(100), after_run: Some(false) };
+    agent.start(asks(triggered(less)), None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,7 +101,7 @@ fn ended(records: &[Record]) -> Vec<CompletedChild> {
 
 /// All runs that there are.
 async fn runs(agent: &Agent) -> Vec<Head> {
-    let filter = Filter { session: None, status: None, after: None, limit: 1_000 };
+    let filter = Filter { limit: 1_000, ..Filter::default() };
     agent.runs().list(&tenant(), &filter).await.unwrap().found
 }
 

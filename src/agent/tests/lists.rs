@@ -9,7 +9,8 @@ use crate::agent::control::Filter;
 use crate::agent::error::LookupError;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::agent::listed::MOST_LOOKED_AT;
+use crate::agent::listed::{MOST_LOOKED_AT, Traits};
+use crate::agent::session::fork::Fork;
 use crate::agent::session::history::in_pages;
 use crate::agent::session::list::AfterSession;
 use crate::store::memory::MemoryStore;
@@ -45,11 +46,12 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
         filter.after = Some(last);
     }
     assert_eq!(found, [oldest]);
-    let sessions = agent.sessions().list(&tenant, None, 10, Order::Ascending).await.unwrap();
+    let all = Traits::default();
+    let sessions = agent.sessions().list(&tenant, &all, None, (10, Order::Ascending)).await.unwrap();
     let number = MOST_LOOKED_AT - 1;
     let place = AfterSession::parse(&format!("{}/gone-{number:05}", number / 3)).unwrap();
     assert_eq!(sessions.searched_to.map(AfterSession::Place), Some(place.clone()));
-    let sessions = agent.sessions().list(&tenant, Some(place), 10, Order::Ascending).await.unwrap();
+    let sessions = agent.sessions().list(&tenant, &all, Some(place), (10, Order::Ascending)).await.unwrap();
     assert_eq!(sessions.searched_to.unwrap().id.as_str(), format!("gone-{:05}", 2 * MOST_LOOKED_AT - 1));
 }
 
@@ -63,7 +65,8 @@ async fn create(agent: &TestAgent, id: &str, created_ms: u64) {
 async fn listed(agent: &TestAgent, order: Order, between: impl AsyncFn(&SessionId)) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
-        let page = agent.sessions().list(&Tenant::default_tenant(), after, 1, order).await.unwrap();
+        let page =
+            agent.sessions().list(&Tenant::default_tenant(), &Traits::default(), after, (1, order)).await.unwrap();
         let Some(found) = page.found.first() else { return ids };
         let id = &found.session.id;
         ids.push(id.to_string());
@@ -102,9 +105,10 @@ async fn sessions_are_listed_by_the_time_of_their_creation_whatever_they_are_cal
     create(&agent, "c", 40_000).await;
     assert_eq!(listed(&agent, Order::Ascending, nothing).await, ["c", "b"]);
     let expired = AfterSession::parse("a");
-    let page = agent.sessions().list(&tenant, expired, 9, Order::Ascending).await.unwrap();
+    let page = agent.sessions().list(&tenant, &Traits::default(), expired, (9, Order::Ascending)).await.unwrap();
     assert_eq!(page.found.len(), 2, "it is known where it stood");
-    let unknown = agent.sessions().list(&tenant, AfterSession::parse("nobody"), 9, Order::Ascending).await;
+    let unknown =
+        agent.sessions().list(&tenant, &Traits::default(), AfterSession::parse("nobody"), (9, Order::Ascending)).await;
     assert!(matches!(unknown, Err(LookupError::SessionNotFound(_))));
 }
 
@@ -117,4 +121,80 @@ async fn a_client_may_delete_what_a_page_of_sessions_shows_before_it_asks_for_th
     let delete = async |id: &SessionId| agent.sessions().delete(&Tenant::default_tenant(), id).await.unwrap();
     assert_eq!(listed(&agent, Order::Ascending, delete).await, ["c", "a", "b"]);
     assert_eq!(listed(&agent, Order::Ascending, delete).await, [""; 0]);
+}
+
+/// A request of this user, with this note, in this session.
+fn of(user: Option<&str>, team: &str, session: &str) -> NewRun {
+    let metadata = [("team".to_owned(), team.to_owned()), ("more".to_owned(), "x".to_owned())].into();
+    NewRun { metadata, session: SessionId::parse(session), ..request() }.of_user(user.map(str::to_owned))
+}
+
+/// How many runs, and which sessions in the order of their names, a list by these traits shows.
+async fn by(agent: &TestAgent, traits: Traits) -> (usize, Vec<String>) {
+    let tenant = Tenant::default_tenant();
+    let filter = Filter { traits: traits.clone(), limit: 100, ..Filter::default() };
+    let runs = agent.runs().list(&tenant, &filter).await.unwrap().found.len();
+    let sessions = agent.sessions().list(&tenant, &traits, None, (100, Order::Ascending)).await.unwrap();
+    let mut names: Vec<_> = sessions.found.iter().map(|found| found.session.id.to_string()).collect();
+    names.sort();
+    (runs, names)
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_go_by_agent_model_user_and_notes() {
+    let agent = TestAgent::builder().begin();
+    let long = "ä".repeat(400);
+    for new in [
+        of(Some("ann"), "red", "one"),
+        of(Some("ann"), "blue", "one"),
+        of(Some("bob"), "red", "two"),
+        of(None, "red", "three"),
+        of(Some(&long), "red", "four"),
+    ] {
+        watch(agent.start(new, None).await.unwrap()).await;
+    }
+    // A session that has had no run is of the agent that it names.
+    let session = Session { agent: Some("default".into()), ..Session::new(SessionId::parse("bare").unwrap()) };
+    agent.sessions().write(&Tenant::default_tenant(), session, in_pages(&[])).await.unwrap();
+    let some = |text: &str| Some(text.to_owned());
+    let traits = || Traits::default();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let everything = ["bare", "four", "one", "three", "two"];
+    assert_eq!(by(&agent, traits()).await, (5, names(&everything)));
+    assert_eq!(by(&agent, traits().of_user(Some("ann"))).await, (2, names(&["one"])));
+    assert_eq!(
+        by(&agent, traits().of_user(Some(&long))).await,
+        (1, names(&["four"])),
+        "users are cut as they are kept"
+    );
+    assert_eq!(by(&agent, traits().of_user(Some(""))).await, (1, names(&["bare", "three"])));
+    assert_eq!(by(&agent, traits().of_user(Some("nobody"))).await, (0, names(&[])));
+    assert_eq!(by(&agent, Traits { agent: some("default"), ..traits() }).await, (5, names(&everything)));
+    assert_eq!(by(&agent, Traits { agent: some("other"), ..traits() }).await, (0, names(&[])));
+    let called = ["four", "one", "three", "two"];
+    assert_eq!(by(&agent, Traits { model: some("scripted/m"), ..traits() }).await, (5, names(&called)));
+    assert_eq!(by(&agent, Traits { model: some("m"), ..traits() }).await, (0, names(&[])));
+    let notes = |notes: &[(&str, &str)]| Traits {
+        metadata: notes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..traits()
+    };
+    assert_eq!(by(&agent, notes(&[("team", "red"), ("more", "x")])).await.0, 4);
+    assert_eq!(by(&agent, notes(&[("team", "red"), ("more", "y")])).await.0, 0);
+    let of_ann = Traits { user: some("ann"), ..notes(&[("team", "red")]) };
+    assert_eq!(by(&agent, of_ann).await.0, 1, "all that is asked for holds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_of_the_user_whom_its_runs_named_last_and_so_are_its_copies() {
+    let agent = TestAgent::builder().begin();
+    let tenant = Tenant::default_tenant();
+    for user in [Some("ann"), Some("bob"), None] {
+        watch(agent.start(of(user, "red", "one"), None).await.unwrap()).await;
+    }
+    let found = agent.sessions().get(&tenant, &SessionId::parse("one").unwrap()).await.unwrap().session;
+    assert_eq!(found.user.as_deref(), Some("bob"), "a run that names nobody changes nothing");
+    let last = found.last_run.unwrap();
+    assert_eq!((last.agent.as_str(), last.model.as_str()), ("default", "scripted/m"));
+    let fork = agent.sessions().fork(&tenant, &found.id, Fork::default()).await.unwrap().session;
+    assert_eq!((fork.user.as_deref(), fork.last_run), (Some("bob"), None));
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use super::idempotency::{by_key, memory, replica};
 use crate::agent::error::{ClaimError, LookupError};
+use crate::agent::listed::Traits;
 use crate::agent::request_key::RequestKey;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
@@ -30,7 +31,8 @@ async fn a_session_is_made_once() {
     assert!(matches!(make("c").await, Err(LookupError::Store(_))));
     let (third, was_there) = make("c").await.unwrap();
     assert!(was_there, "it was made, though nobody said so");
-    let listed = agent.sessions().list(&TENANT, None, 10, Order::Ascending).await.unwrap().found.len();
+    let listed =
+        agent.sessions().list(&TENANT, &Traits::default(), None, (10, Order::Ascending)).await.unwrap().found.len();
     agent.sessions().delete(&*TENANT, &first.session.id).await.unwrap();
     assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
     assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");

@@ -15,7 +15,7 @@ use crate::agent::limits::quota::Refusal;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Quotas, Started};
-use crate::config::{Allotment, KeyConfig, Period, QuotaConfig, Scopes};
+use crate::config::{Allotment, KeyConfig, Period, QuotaConfig, Scopes, ShareConfig};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
@@ -27,6 +27,11 @@ use crate::types::{BudgetOwner, Event, Micros, Outcome, RunId, SessionId, StopRe
 const KEY: &str = "web";
 
 pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
+    quotas_with(quota, ShareConfig::default())
+}
+
+/// The same, with what each user of the key may take.
+pub(super) fn quotas_with(quota: QuotaConfig, per_user: ShareConfig) -> Quotas {
     let (name, tenant) = (KEY.to_owned(), Tenant::default_tenant());
     Quotas::new(&[KeyConfig {
         name,
@@ -37,6 +42,7 @@ pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
         requests_per_minute: None,
         request_mcp: false,
         quota,
+        per_user,
         policy: std::sync::Arc::default(),
         layers: [].into(),
     }])

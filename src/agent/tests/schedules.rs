@@ -226,6 +226,7 @@ async fn a_schedule_asks_in_the_name_of_its_key_as_the_key_is_then() {
             requests_per_minute: None,
             request_mcp: false,
             quota: QuotaConfig::default(),
+            per_user: crate::config::ShareConfig::default(),
             policy: Arc::default(),
             layers: [].into(),
         };

@@ -7,6 +7,7 @@ use super::support::*;
 use crate::agent::NewRun;
 use crate::agent::error::{ForkError, LookupError};
 use crate::agent::ledger::keys;
+use crate::agent::listed::Traits;
 use crate::agent::session::NewSession;
 use crate::agent::session::fork::Fork;
 use crate::store::faulty::Faulty;
@@ -71,7 +72,8 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
     }
     let whole = agent.sessions().fork(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!(whole.message_count, 1_502);
-    let names: Vec<_> = agent.sessions().list(&tenant(), None, 100, Order::Ascending).await.unwrap().found;
+    let names: Vec<_> =
+        agent.sessions().list(&tenant(), &Traits::default(), None, (100, Order::Ascending)).await.unwrap().found;
     assert_eq!(names.len(), 9, "forks are listed");
     let again = agent.sessions().fork(&tenant(), &id("s"), fork(1, "f1")).await;
     assert!(matches!(again, Err(ForkError::Lookup(LookupError::SessionExists(_)))));

@@ -24,7 +24,8 @@ use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{
-    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, PromptConfig, SkillsConfig,
+    AgentConfig, DEFAULT_AGENT, HookConfig, LimitsConfig, MemoryConfig, ModelConfig, Models, PromptConfig, ShareConfig,
+    SkillsConfig,
 };
 use crate::hooks::{self, Hooks};
 use crate::llm::Model;
@@ -119,9 +120,15 @@ pub(crate) struct TestAgentBuilder {
     windowed: Option<(Arc<Windowed>, u64)>,
     system: Option<String>,
     prompt: PromptConfig,
+    shared: ShareConfig,
 }
 
 impl TestAgentBuilder {
+    /// What all its runs share.
+    pub(crate) fn shared(self, shared: ShareConfig) -> Self {
+        Self { shared, ..self }
+    }
+
     /// How its calls are approved.
     pub(crate) fn approval(self, approval: ApprovalTerms) -> Self {
         Self { approval, ..self }
@@ -240,7 +247,8 @@ impl TestAgentBuilder {
             None => guarded("scripted", &model),
         };
         let generation = Generation {
-            catalog: with_spares(
+            catalog: with_shares(
+                self.shared,
                 asked,
                 (
                     (self.system.as_deref(), self.hedge_after, self.approval),
@@ -299,6 +307,17 @@ type Terms<'a> = (Option<&'a str>, Option<Duration>, ApprovalTerms);
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
+    terms: (Terms<'_>, (LoopRules, Guards, PromptConfig)),
+    spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
+    window: u64,
+) -> Catalog {
+    with_shares(ShareConfig::default(), model, terms, spares, window)
+}
+
+/// The same, whose runs share this.
+fn with_shares(
+    shared: ShareConfig,
+    model: Arc<dyn Model>,
     ((system, hedge_after, approval), (rules, guards, prompt)): (Terms<'_>, (LoopRules, Guards, PromptConfig)),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
     window: u64,
@@ -310,6 +329,7 @@ fn with_spares(
         tool_timeout: Duration::from_secs(5),
         token_budget: None,
         cost_budget: None,
+        shared,
     };
     let price = Some(Price::from_usd(3.0, 3.0, 15.0));
     let mut models = BTreeMap::from([(

@@ -16,6 +16,7 @@ fn key_of(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> 
         requests_per_minute: None,
         request_mcp: false,
         quota: QuotaConfig::default(),
+        per_user: crate::config::ShareConfig::default(),
         policy: std::sync::Arc::default(),
         layers: [].into(),
     }

@@ -14,6 +14,7 @@ fn key(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> Key
         requests_per_minute: None,
         request_mcp: false,
         quota: QuotaConfig::default(),
+        per_user: crate::config::ShareConfig::default(),
         policy: std::sync::Arc::default(),
         layers: [].into(),
     }

@@ -15,6 +15,7 @@ fn two_tenants() -> Router {
         requests_per_minute: None,
         request_mcp: false,
         quota: QuotaConfig::default(),
+        per_user: crate::config::ShareConfig::default(),
         policy: std::sync::Arc::default(),
         layers: [].into(),
     };

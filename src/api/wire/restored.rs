@@ -9,6 +9,8 @@ use crate::agent::session::environment::Environment;
 
 /// Most warnings of one kind.
 const MOST_TOLD: usize = 50;
+/// How much of a run's id is told.
+const LONGEST_ID: usize = 64;
 
 /// The agent of a session where it is exported.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -30,7 +32,7 @@ impl From<Environment> for EnvironmentObject {
 /// What a restored session had otherwise where it was exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RestoreWarning {
-    /// `agent_missing`, `model_changed`, `tool_removed`, `tool_added` or `pending_calls_dropped`.
+    /// `agent_missing`, `model_changed`, `tool_removed`, `tool_added`, `pending_calls_dropped` or `run_dropped`.
     #[schema(example = "tool_removed")]
     pub code: &'static str,
     /// The same in a sentence.
@@ -40,11 +42,41 @@ pub struct RestoreWarning {
     pub tool: Option<String>,
 }
 
+/// What becomes of a run that had not ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LeftRun {
+    /// The run.
+    pub id: String,
+    /// Whether it waited for answers to calls.
+    pub waited: bool,
+    /// Whether what it said is imported.
+    pub is_kept: bool,
+}
+
 impl RestoreWarning {
-    /// That a run of the session waited for these calls' answers, which it cannot have here.
-    pub fn of_waiting(run: &str) -> Self {
-        let message = format!("the run {run} waited for answers to calls; it and its calls are not restored");
-        Self { code: "pending_calls_dropped", message, tool: None }
+    /// That these runs of the session had not ended, and go on nowhere.
+    pub fn of_runs(left: &[LeftRun]) -> impl Iterator<Item = Self> {
+        left.iter().take(MOST_TOLD).map(|LeftRun { id, waited, is_kept }| {
+            let run: String = id.chars().take(LONGEST_ID).collect();
+            let (code, message) = match (waited, is_kept) {
+                (true, true) => (
+                    "pending_calls_dropped",
+                    format!(
+                        "the run {run} waited for answers to calls and does not go on here; what was said is kept, and these calls \
+                         have the result that the run ended before they were answered"
+                    ),
+                ),
+                (true, false) => (
+                    "pending_calls_dropped",
+                    format!("the run {run} waited for answers to calls; it and its calls are not restored"),
+                ),
+                (false, _) => (
+                    "run_dropped",
+                    format!("the run {run} had not ended when the session was exported; what it says is not restored"),
+                ),
+            };
+            Self { code, message, tool: None }
+        })
     }
 }
 

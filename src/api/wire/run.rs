@@ -49,6 +49,14 @@ pub struct RunObject<'a> {
     pub purpose: Option<&'static str>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
+    /// The agent that it runs as.
+    #[schema(example = "default")]
+    pub agent_name: &'a str,
+    /// The upstream and its model that it began with, with a slash between them.
+    #[schema(example = "openai/gpt-5")]
+    pub called_model: &'a str,
+    /// The end user, as the request that began it named them.
+    pub user: Option<&'a str>,
     /// The version of the agent that it keeps; absent unless that is one of the [store](#agents).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<u64>,
@@ -100,6 +108,9 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             parent: head.parent.as_deref().map(ParentObject::from),
             purpose: head.compacts.then_some("compaction"),
             model: &head.model,
+            agent_name: &head.agent,
+            called_model: &head.called_model,
+            user: head.user.as_deref(),
             agent_version: head.agent_version,
             metadata: &head.metadata,
             created_ms: head.created_ms,

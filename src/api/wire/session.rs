@@ -17,7 +17,7 @@ use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::restored::RestoreWarning;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::metadata;
-use crate::types::session::Session;
+use crate::types::session::{LastRun, Session};
 use crate::types::{Message, Micros, RunId, SessionId};
 
 /// Longest time a session may be kept, in seconds: ten years.
@@ -37,6 +37,11 @@ pub struct SessionObject {
     pub updated_ms: u64,
     /// The agent of requests that name no model.
     pub agent: Option<String>,
+    /// The end user whom a run of it named last.
+    pub user: Option<String>,
+    /// What its newest run runs as; null before the first.
+    #[schema(required)]
+    pub last_run: Option<LastRunObject>,
     /// The caller's notes.
     pub metadata: BTreeMap<String, String>,
     /// Grows with every change.
@@ -63,6 +68,23 @@ pub struct SessionObject {
     pub warnings: Vec<RestoreWarning>,
 }
 
+/// What the newest run of a session runs as.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LastRunObject {
+    /// The agent.
+    #[schema(example = "default")]
+    pub agent: String,
+    /// The upstream and its model that it began with, with a slash between them.
+    #[schema(example = "openai/gpt-5")]
+    pub model: String,
+}
+
+impl From<&LastRun> for LastRunObject {
+    fn from(LastRun { agent, model }: &LastRun) -> Self {
+        Self { agent: agent.clone(), model: model.clone() }
+    }
+}
+
 /// A session's budgets.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SessionBudgetObject {
@@ -85,6 +107,8 @@ impl From<&Versioned> for SessionObject {
             created_ms: session.created_ms,
             updated_ms: session.updated_ms,
             agent: session.agent.clone(),
+            user: session.user.clone(),
+            last_run: session.last_run.as_deref().map(LastRunObject::from),
             metadata: session.metadata.clone(),
             version: *version,
             message_count: session.message_count,

@@ -1,5 +1,7 @@
 //! A session as a snapshot: what leaves the server by export, and comes back by import.
 
+mod unfinished;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use self::unfinished::SnapshotUnfinished;
+pub use self::unfinished::UnfinishedRun;
+use crate::agent::control::Unfinished;
 use crate::agent::session::layers::{MOST_LAYER_BYTES, MOST_LAYERS};
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
@@ -15,7 +20,7 @@ use crate::api::wire::layer::{NamedLayer, checked};
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
-use crate::api::wire::restored::EnvironmentObject;
+use crate::api::wire::restored::{EnvironmentObject, LeftRun};
 use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::vocabulary::RunStatusText;
@@ -24,7 +29,8 @@ use crate::types::context::{Method, SessionContext, Summary, View};
 use crate::types::json::{MAX_NUMBER, is_default};
 use crate::types::session::{Session, SessionLayer};
 use crate::types::usage::MAX_USD;
-use crate::types::{Message, Micros, Role, RunStatus, SessionId, Usage};
+use crate::types::user::clip_user;
+use crate::types::{Message, Micros, Role, SessionId, Usage};
 
 /// The `object` of a snapshot.
 const OBJECT: &str = "session.export";
@@ -56,6 +62,10 @@ pub struct SessionExport<'a> {
     /// Its agent where it was exported, if it names one: what is otherwise where it is imported is told in `warnings`.
     #[serde(default)]
     pub environment: Option<EnvironmentObject>,
+    /// Its runs that had not ended. What one that waits has said is imported behind `messages`; its calls are not.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<Vec<UnfinishedRun>>)]
+    pub unfinished: Option<Vec<SnapshotUnfinished<'a>>>,
     /// With `include=runs`: its runs as `GET /v1/runs/{id}` shows them, newest first. Imports leave them out.
     #[serde(default)]
     pub runs: Option<Vec<SnapshotRun>>,
@@ -86,6 +96,9 @@ pub struct SnapshotObject {
     pub updated_ms: u64,
     /// The agent of requests that name no model.
     pub agent: Option<String>,
+    /// The end user whom a run of it named last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The caller's notes.
     pub metadata: BTreeMap<String, String>,
     /// How long it is kept after its last change, in seconds; null means the server's setting.
@@ -156,8 +169,8 @@ pub struct Snapshot {
     pub messages: Vec<Message>,
     /// Its agent where it was exported.
     pub environment: Option<EnvironmentObject>,
-    /// The run that waited for answers to its calls.
-    pub waiting: Option<String>,
+    /// Its runs that had not ended.
+    pub left: Vec<LeftRun>,
 }
 
 /// Everything of a session's snapshot before its first message.
@@ -181,16 +194,32 @@ pub fn write_messages(page: &[Message], first: bool) -> Bytes {
     out.freeze()
 }
 
-/// What follows the last message of a snapshot, up to its runs if it has any.
-pub fn write_environment(environment: Option<EnvironmentObject>, with_runs: bool) -> Bytes {
+/// What follows the last message of a snapshot, up to its runs that have not ended.
+pub fn write_environment(environment: Option<EnvironmentObject>) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(b']');
     if let Some(environment) = environment {
         out.put_slice(br#","environment":"#);
         write_json(&environment, &mut out);
     }
-    out.put_slice(if with_runs { br#","runs":["# } else { b"}" });
     out.freeze()
+}
+
+/// A run that has not ended; `first` says that none stands before it.
+pub fn write_unfinished(run: &Unfinished, first: bool) -> Bytes {
+    let mut out = BytesMut::from(if first { &br#","unfinished":["#[..] } else { b"," });
+    write_json(&UnfinishedRun::from(run), &mut out);
+    out.freeze()
+}
+
+/// What follows those, if there are any, up to the runs of a snapshot that has them.
+pub fn write_middle(is_any_unfinished: bool, with_runs: bool) -> Bytes {
+    Bytes::from_static(match (is_any_unfinished, with_runs) {
+        (true, true) => br#"],"runs":["#,
+        (true, false) => END,
+        (false, true) => br#","runs":["#,
+        (false, false) => b"}",
+    })
 }
 
 /// A run of a snapshot; `first` says that none stands before it.
@@ -226,14 +255,13 @@ pub fn read_snapshot(body: &str) -> Result<Snapshot, WireError> {
     let mut object = object;
     let summary = object.summary.take();
     let mut session = object.session(id.unwrap_or_else(SessionId::mint)).map_err(|error| error.within("session"))?;
-    let messages = check_history(&export.messages.ok_or_else(|| missing("messages"))?)?;
+    let mut messages = check_history(&export.messages.ok_or_else(|| missing("messages"))?)?;
     if let Some(summary) = summary {
         let view = summary.view(&messages).map_err(|error| error.within("session.summary"))?;
         session.context = Some(Box::new(SessionContext { view, ..SessionContext::default() }));
     }
-    let is_waiting = |run: &SnapshotRun| run.status == RunStatus::RequiresAction.as_str();
-    let waiting = export.runs.into_iter().flatten().find(is_waiting).map(|run| run.id);
-    Ok(Snapshot { session, messages, environment: export.environment, waiting })
+    let left = unfinished::read(export.unfinished, export.runs, &mut messages)?;
+    Ok(Snapshot { session, messages, environment: export.environment, left })
 }
 
 impl SnapshotSummary {
@@ -300,6 +328,7 @@ impl SnapshotObject {
             created_ms: self.created_ms,
             updated_ms: self.updated_ms,
             agent: self.agent,
+            user: self.user.as_deref().map(clip_user),
             metadata: self.metadata,
             ttl_s: self.ttl_s,
             token_budget: tokens(self.token_budget)?,
@@ -320,6 +349,7 @@ impl From<&Session> for SnapshotObject {
             created_ms: session.created_ms,
             updated_ms: session.updated_ms,
             agent: session.agent.clone(),
+            user: session.user.clone(),
             metadata: session.metadata.clone(),
             ttl_s: session.ttl_s,
             token_budget: session.token_budget,

@@ -92,8 +92,17 @@ pub enum OrderText {
 
 /// The caller's notes, within OpenAI's bounds.
 pub fn metadata() -> Object {
+    notes(SchemaType::from_iter([Type::Object, Type::Null]))
+}
+
+/// The notes that a list goes by.
+pub fn wanted_metadata() -> Object {
+    notes(SchemaType::new(Type::Object))
+}
+
+fn notes(kind: SchemaType) -> Object {
     let text = |longest| ObjectBuilder::new().schema_type(Type::String).max_length(Some(longest));
-    let notes = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Object, Type::Null]));
+    let notes = ObjectBuilder::new().schema_type(kind);
     let notes = notes.property_names(Some(text(64).min_length(Some(1)).build()));
     notes.additional_properties(Some(RefOr::T(text(512).build().into()))).max_properties(Some(16)).build()
 }

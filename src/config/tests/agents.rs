@@ -51,6 +51,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
             tool_timeout: Duration::from_mins(2),
             token_budget: Some(1000),
             cost_budget: Some(Micros(500_000)),
+            shared: crate::config::ShareConfig::default(),
         },
         policy: Layer { owner: LayerOwner::Agent, ..Layer::default() }.into(),
         approval: ApprovalTerms::default(),

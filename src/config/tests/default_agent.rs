@@ -114,6 +114,7 @@ fn the_default_agent_has_bounds() {
                 tool_timeout: 120s,
                 token_budget: None,
                 cost_budget: None,
+                shared: crate::config::ShareConfig::default(),
             },
             policy: Layer {
                 owner: Agent,

@@ -1,8 +1,21 @@
 //! What a session keeps of how its conversation is shown, when a run ends in it. Pure.
 
+use super::put_session;
+use crate::agent::ledger::retention::Retention;
+use crate::agent::ledger::session::Versioned;
+use crate::store::Tx;
 use crate::types::RunSpec;
 use crate::types::context::SessionContext;
 use crate::types::session::Session;
+
+/// Lets the session name the first `upto` messages of its history as those that what matters of is written down, or is about to be.
+/// The commit fails if the session was changed since it was read.
+pub fn claim_flush(tx: Tx, session: Versioned, upto: u64, spec: &RunSpec, retention: Retention) -> Tx {
+    let Versioned { mut session, version } = session;
+    session.context.get_or_insert_default().flushed = upto;
+    let ttl = retention.session_ttl_under(&session, spec);
+    put_session(tx, &session, version, ttl)
+}
 
 /// Keeps what of a session's messages models are shown, as a run that ends in it says. Where the session has as many messages as when
 /// the run began, the run knows the places of its own, and no other run but one that replaced messages can have ended meanwhile. Else

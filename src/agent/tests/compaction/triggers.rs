@@ -3,7 +3,6 @@
 
 use super::requested::{known, tenant};
 use super::*;
-use crate::types::context::TriggerRules;
 
 const LARGE: u64 = 100_000;
 
@@ -41,6 +40,19 @@ async fn a_conversation_of_many_messages_is_shortened_before_the_next_call() {
     assert_eq!(stored(&agent).await.len(), 40 * 4);
     let report = runs.iter().find_map(|records| outcome(records).report.compactions.clone()).unwrap();
     assert!(report.0[0].removed_messages > 8 && report.0[0].after_tokens < report.0[0].before_tokens);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_have_its_conversation_shortened_sooner_than_its_agent() {
+    let model = Windowed::new(LARGE, true, 1, Summaries::Written);
+    let agent = TestAgent::builder().windowed(&model, LARGE).rules(triggered(TriggerRules::default())).begin();
+    let runs = talk(&agent, 0..10).await;
+    assert!(all_methods(&runs).is_empty());
+    let triggers = TriggersPatch { messages: Some(20), ..TriggersPatch::default() };
+    let context = ContextPatch { triggers, ..ContextPatch::default() };
+    let new = NewRun { rules: RulesPatch { context, ..RulesPatch::default() }, ..says("And now?") };
+    let records = watch(agent.start(new, None).await.unwrap()).await;
+    assert_eq!(methods(&records), [Method::Llm]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -251,7 +251,8 @@ fn thought_alone(outcome: &Outcome) -> Option<&str> {
 }
 
 impl<'a> RequiredCall<'a> {
-    fn new(required: &'a outcome::RequiredCall) -> Self {
+    /// A call that a run waits for.
+    pub fn new(required: &'a outcome::RequiredCall) -> Self {
         let outcome::RequiredCall { call, reason, expires_ms } = required;
         Self {
             call_id: call.id.as_str(),
