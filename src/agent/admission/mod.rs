@@ -10,6 +10,7 @@ mod budget;
 mod choose;
 mod claims;
 mod compact;
+mod composite;
 mod conflict;
 mod delegates;
 mod dry_run;

@@ -9,7 +9,7 @@ use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::begins_conversation;
-use crate::agent::admission::{Admission, models, named, price, rules};
+use crate::agent::admission::{Admission, composite, models, named, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
@@ -64,6 +64,7 @@ impl Admission {
         let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, (session, asked), resolved, (&selected, &servers))?;
         place_in_tree(&mut spec, new, session);
+        composite::pin(&mut spec);
         spec.warnings.extend(warnings.into_iter().chain(told.warnings));
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
