@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::http::{HttpServer, Request};
 use crate::support::sse::{Frame, SseReader, read_to, text_of};
 use crate::support::upstream::{asked, declaration, is_list};
-use crate::support::{Reply, TestServer, within};
+use crate::support::{Answer, Reply, TestServer, within};
 
 const CHAT: &str = "/v1/chat/completions";
 const AGENT: &str = "/v1/agent/completions";
@@ -103,6 +103,11 @@ fn ask(agent: &str) -> Value {
     json!({"model": agent, "messages": [{"role": "user", "content": "Go"}]})
 }
 
+/// What an error says.
+fn message(refused: &Answer) -> String {
+    refused.body["error"]["message"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Who was asked, in order.
 fn who(model: &HttpServer) -> Vec<String> {
     let system = |request: &Request| content(&request.json()["messages"][0]);
@@ -158,8 +163,8 @@ async fn a_chain_answers_in_every_dialect_streamed_and_plain_with_its_last_agent
     assert!(ids.contains(&"review") && ids.contains(&"panel"), "{ids:?}");
     let listed = server.get("/v1/agents").await.ok();
     let review = listed["data"].as_array().unwrap().iter().find(|agent| agent["id"] == "review").unwrap();
-    assert_eq!(review["settings"]["chain"], json!(["writer", "editor"]), "{review}");
-    assert!(review["settings"].get("model").is_none());
+    assert_eq!(review["effective"]["chain"], json!(["writer", "editor"]), "{review}");
+    assert!(review["effective"].get("model").is_none());
 }
 
 #[tokio::test]
@@ -186,9 +191,13 @@ async fn a_chain_ends_at_its_first_failure_and_a_panel_if_all_have_failed() {
     for (agent, asked) in [("breaks", 1), ("all_break", 2)] {
         let known = model.requests().len();
         let failed = server.post(CHAT, &ask(agent)).await;
-        assert_eq!((failed.status, failed.code()), (500, "tool_error"), "{}", failed.text);
-        let message = format!("The agent \\\"{agent}\\\" has no answer.");
-        assert!(failed.text.contains(&message) && failed.text.contains("\\\"broken\\\" failed"), "{}", failed.text);
+        assert_eq!((failed.status, failed.code()), (500, "tool_error"), "{}", message(&failed));
+        let says = format!("The agent {agent:?} has no answer.");
+        assert!(
+            message(&failed).contains(&says) && message(&failed).contains("\"broken\" failed"),
+            "{}",
+            message(&failed)
+        );
         assert_eq!(model.requests().len() - known, asked, "no other agent is asked");
     }
 }
@@ -251,7 +260,7 @@ async fn a_composite_agent_may_be_a_part_of_another_and_no_deeper_than_trees_may
     let (_model, server) = stage("[agents.nested.delegation]\nmax_depth = 1\n").await;
     let deep = server.post(AGENT, &ask("nested")).await;
     assert_eq!((deep.status, deep.code()), (500, "tool_error"));
-    assert!(deep.text.contains("stands too deep"), "{}", deep.text);
+    assert!(message(&deep).contains("stands too deep"), "{}", message(&deep));
 }
 
 #[tokio::test]
@@ -277,13 +286,12 @@ async fn cancelling_a_composite_agents_run_stops_those_of_its_agents() {
 
 #[tokio::test]
 async fn a_budget_and_a_time_limit_hold_for_all_agents_together_and_end_the_run_as_they_end_any() {
-    let limits = "[agents.review.limits]\ntoken_budget = 9000\n[agents.waits.limits]\ntimeout = \"2s\"\n\
-                  [models.test]\ncontext_window = 8000\nmax_output_tokens = 500\n";
+    let limits = "[agents.review.limits]\ntoken_budget = 9000\n[agents.waits.limits]\ntimeout = \"2s\"\n";
     let (model, server) = stage(limits).await;
     let whole = server.post(AGENT, &ask("review")).await.ok();
     assert_eq!(whole["agent"]["status"], "completed", "{whole}");
     let mut body = ask("review");
-    body["agent"] = json!({"limits": {"token_budget": 45}});
+    body["agent"] = json!({"limits": {"token_budget": 310}});
     let short = server.post(AGENT, &body).await.ok();
     assert_eq!(
         (&short["agent"]["status"], &short["agent"]["stop_reason"]),
@@ -311,9 +319,9 @@ async fn a_composite_agent_of_the_store_is_made_of_agents_of_the_file_and_of_the
     let answer = server.post(CHAT, &ask("duo")).await.ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "poet<Go|writer<Go>>");
     let own = put("self", &json!({"chain": ["self"]})).await;
-    assert!(own.status == 400 && own.text.contains("made of itself"), "{}", own.text);
+    assert!(own.status == 400 && message(&own).contains("made of itself"), "{}", message(&own));
     put("gone", &json!({"chain": ["writer", "nobody"]})).await.ok();
     let gone = server.post(CHAT, &ask("gone")).await;
     assert_eq!((gone.status, gone.code()), (404, "model_not_found"));
-    assert!(gone.text.contains("nobody"), "{}", gone.text);
+    assert!(message(&gone).contains("nobody"), "{}", message(&gone));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{AGENT, AGENTS, CHAT, ask, play, stage};
+use super::{AGENT, AGENTS, CHAT, ask, message, play, stage};
 use crate::support::TestServer;
 use crate::support::http::HttpServer;
 use crate::support::upstream::{declaration, is_list};
@@ -20,14 +20,14 @@ async fn what_only_a_model_could_do_is_refused_before_anything_is_asked() {
         let mut body = ask("review");
         body[member] = value;
         let refused = server.post(path, &body).await;
-        assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{body}: {}", refused.text);
-        assert!(refused.text.contains(says), "{}", refused.text);
+        assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{body}: {}", message(&refused));
+        assert!(message(&refused).contains(says), "{}", message(&refused));
     }
     let mut body = ask("voices");
     body["response_format"] = json!({"type": "json_object"});
     let refused = server.post(CHAT, &body).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text.contains("consolidate"), "{}", refused.text);
+    assert!(message(&refused).contains("consolidate"), "{}", message(&refused));
     assert!(model.requests().is_empty());
 }
 
@@ -41,7 +41,7 @@ async fn a_key_may_use_a_composite_agent_only_with_all_that_it_is_made_of() {
     server.use_key("SOME");
     let refused = server.post(CHAT, &ask("review")).await;
     assert_eq!((refused.status, refused.code()), (403, "forbidden"));
-    assert!(refused.text.contains("editor"), "{}", refused.text);
+    assert!(message(&refused).contains("editor"), "{}", message(&refused));
     server.use_key("ALL");
     server.post(CHAT, &ask("review")).await.ok();
     assert_eq!(model.requests().len(), 2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::{Given, Told};
-use crate::agent::admission::{Admission, models, named, policy};
+use crate::agent::admission::{Admission, composite, models, named, policy};
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
@@ -36,6 +36,7 @@ impl Admission {
         (session, history): (Option<&Session>, &History),
         resolved: &mut Resolved,
     ) -> Result<Chosen<'a>, StartError> {
+        composite::refuse_unfit(new, resolved)?;
         let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
         let policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;

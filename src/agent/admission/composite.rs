@@ -20,8 +20,7 @@ use crate::types::run::OnLimit;
 use crate::types::{Effect, RunSpec};
 
 impl Admission {
-    /// Offers a run of a composite agent the tool by which it has others work. Fails if the request asks for what only a model
-    /// could do, or if the agent cannot do its work now.
+    /// Offers a run of a composite agent the tool by which it has others work. Fails if they cannot do its work now.
     pub(super) async fn offer_parts(
         &self,
         (new, resolved): (&NewRun, &Resolved),
@@ -31,7 +30,6 @@ impl Admission {
         let (agent, Some(composite)) = (&resolved.agent_name, &resolved.settings.rules.composite) else {
             return Ok(());
         };
-        refuse_unfit(new, agent, composite)?;
         if new.of.as_ref().is_some_and(|of| of.parent.depth >= of.tree.max_depth) {
             let message = format!(
                 "the agent {agent:?} is made of others, and stands too deep in its tree of runs to begin any: \
@@ -58,8 +56,9 @@ impl Admission {
     }
 }
 
-/// Refuses what only a model could do.
-fn refuse_unfit(new: &NewRun, agent: &str, composite: &Composite) -> Result<(), StartError> {
+/// Refuses what only a model could do, if the agent has none.
+pub(super) fn refuse_unfit(new: &NewRun, resolved: &Resolved) -> Result<(), StartError> {
+    let (agent, Some(composite)) = (&resolved.agent_name, &resolved.settings.rules.composite) else { return Ok(()) };
     let no_model = |field, what: &str| {
         Err(invalid(field, format!("the agent {agent:?} is made of others and has no model of its own: {what}")))
     };
