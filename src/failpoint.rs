@@ -86,12 +86,15 @@ pub const OF_DELEGATION: &[&str] = &[
     "delegate.end_read",
 ];
 
+/// Failpoints that only runs reach whose agent is made of others.
+pub const OF_COMPOSITES: &[&str] = &["composite.before_turn", "composite.turn_made"];
+
 /// Failpoints that only runs reach which end before those that they have begun.
 pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
 
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 11] = [
+const ALL: [&[&str]; 12] = [
     FAILPOINTS,
     OF_APPROVALS,
     OF_HOOKS,
@@ -100,6 +103,7 @@ const ALL: [&[&str]; 11] = [
     OF_COMPACTION,
     OF_FLUSHES,
     OF_DELEGATION,
+    OF_COMPOSITES,
     OF_STOPPED_TREES,
     OF_SCHEDULES,
     BESIDE_RUNS,

@@ -12,6 +12,7 @@ mod breakers;
 mod builtin_tools;
 mod charges;
 mod command_line;
+mod composites;
 mod conflicts;
 mod connections;
 mod delegates;

@@ -1,5 +1,6 @@
 //! What a request's `model` may name: agents, and the models of upstreams.
 
+mod composite;
 mod fallbacks;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use parking_lot::RwLock;
 use tokio::sync::{OnceCell, SetError};
 
+use self::composite::composite;
 use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, Models, Tier, nearest};
 use crate::llm::offered::OfferedModel;
@@ -191,6 +193,9 @@ impl Catalog {
 
     /// What an agent runs, of this version if it is one of the store.
     pub async fn resolve_agent(&self, agent: &AgentConfig, version: Option<u64>) -> Result<Resolved, StartError> {
+        if agent.rules.composite.is_some() {
+            return Ok(composite(agent, version));
+        }
         let name = || agent.name.clone();
         let model = self.model_of(agent).await.ok_or_else(|| StartError::AgentWithoutModel(name()))?;
         self.resolved(agent, version, &model).await.map_err(|error| {
@@ -244,7 +249,8 @@ impl Catalog {
     /// Everything that `model` may name: agents that have a model first.
     pub async fn list(&self) -> Vec<Entry> {
         let models = self.models().await;
-        let has_model = |agent: &&AgentConfig| agent.model.is_some() || models.len() == 1;
+        let has_model =
+            |agent: &&AgentConfig| agent.model.is_some() || models.len() == 1 || agent.rules.composite.is_some();
         let agents = self.agents.values().filter(|agent| is_named(agent)).filter(has_model).map(|agent| Entry {
             id: agent.name.clone(),
             owner: "loopgate".to_owned(),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::store::Unavailable;
 use crate::types::delegate::{ChildEnd, StartedChild};
-use crate::types::{RunId, RunSpec, Tenant};
+use crate::types::{Message, RunId, RunSpec, Tenant};
 
 /// A run that is to begin.
 #[derive(Debug, Clone)]
@@ -14,9 +14,29 @@ pub struct Child {
     /// What it is called, and what it runs as.
     pub started: StartedChild,
     /// What it is to do.
-    pub task: String,
+    pub task: Task,
     /// How long it may take, in milliseconds.
     pub timeout_ms: u64,
+}
+
+/// What a run is to do.
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// This, of which it knows nothing else.
+    Alone(String),
+    /// What the run that begins it is asked.
+    Shared(Box<Shared>),
+}
+
+/// What a run is to do that works in place of the one that begins it.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The instructions of the request.
+    pub system: Vec<Message>,
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// Whether its answer is what the caller asked for, so that it is to have the form that the caller asked for.
+    pub is_last: bool,
 }
 
 /// What became of a run that was to begin.

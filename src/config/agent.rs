@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::composite;
 use super::context;
 use super::fallbacks::{self, find_upstream};
 use super::guard::{self, TextBounds};
@@ -131,18 +132,13 @@ impl AgentConfig {
             section.refuse_here(PLAIN_NAME);
         }
         let description = read_description(section);
-        let model: Option<String> = section.optional(
-            "model",
-            "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
-             any other agent the only model that the upstreams have; if they have several, an agent must name one.",
-        );
-        if let Some(model) = &model
-            && let Err(what) = find_upstream(model, upstreams)
-        {
-            section.refuse("model", what);
-        }
+        let model = read_model(section, upstreams);
+        let composite = composite::read(name, section);
+        let stripped = parent.filter(|_| composite.is_some()).map(composite::inherited);
+        let parent = stripped.as_ref().or(parent);
+        let may_lack_model = name == DEFAULT_AGENT || composite.is_some();
         let inherited = parent.and_then(|parent| parent.model.as_ref());
-        if name != DEFAULT_AGENT && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
+        if !may_lack_model && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
             section.refuse_here("it has no model, and the upstreams have several: name one of them in its `model`");
         }
         let fallbacks = read_fallbacks(section, model.as_deref(), upstreams);
@@ -150,6 +146,7 @@ impl AgentConfig {
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = read_tools(section, parent, known_tools);
         let on_limit = read_on_limit(section, parent);
+        composite::refuse_synthesis(section, composite.as_deref(), on_limit);
         let (context, texts) = section.section("context", |context| {
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
             (context::read(context, parent.map(|parent| &parent.rules.context), upstreams), texts)
@@ -166,7 +163,7 @@ impl AgentConfig {
             max_offered_tools: read_max_offered_tools(section, parent),
             always_offered: read_always_offered(section, parent),
             on_limit,
-            rules: rules::read(section, parent.map(|parent| &*parent.rules), context),
+            rules: rules::read(section, parent.map(|parent| &*parent.rules), (context, composite)),
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
             policy: read_policy(section, parent),
@@ -187,6 +184,20 @@ fn read_description(section: &mut Section<'_>) -> Option<String> {
             "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
              inherits it.",
         )
+}
+
+fn read_model(section: &mut Section<'_>, upstreams: &[Upstream]) -> Option<String> {
+    let model: Option<String> = section.optional(
+        "model",
+        "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
+             any other agent the only model that the upstreams have; if they have several, an agent must name one.",
+    );
+    if let Some(model) = &model
+        && let Err(what) = find_upstream(model, upstreams)
+    {
+        section.refuse("model", what);
+    }
+    model
 }
 
 fn read_fallbacks(section: &mut Section<'_>, model: Option<&str>, upstreams: &[Upstream]) -> Option<Vec<String>> {

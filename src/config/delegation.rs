@@ -62,7 +62,7 @@ fn bounds(section: &mut Section<'_>, to: Vec<String>, parent: &Delegation) -> De
 }
 
 /// An agent's name.
-struct AgentName(String);
+pub(super) struct AgentName(pub(super) String);
 
 impl FromToml for AgentName {
     fn form() -> String {

@@ -11,6 +11,7 @@ mod approval;
 mod asked_guardrails;
 mod builtin_tool;
 mod caller;
+mod composite;
 mod context;
 mod declaration;
 mod delegates;

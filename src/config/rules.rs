@@ -12,13 +12,18 @@ use super::reader::Section;
 use super::skills;
 use super::tool_pattern::ToolPattern;
 use super::value::{FromToml, Misread, text, whole};
+use crate::types::composite::Composite;
 use crate::types::context::ContextRules;
 use crate::types::rules::{
     LoopGuardRules, LoopRules, MOST_PROMPT, PLAN, REFLECT, REFLECT_EVERY, Reflection, ToolErrors,
 };
 
-/// Reads an agent's rules, which inherits those of `parent`.
-pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, context: ContextRules) -> Arc<LoopRules> {
+/// Reads an agent's rules, which inherits those of `parent` but for what it is made of.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    parent: Option<&LoopRules>,
+    (context, composite): (ContextRules, Option<Arc<Composite>>),
+) -> Arc<LoopRules> {
     let default = LoopRules::default();
     let parent = parent.unwrap_or(&default);
     Arc::new(LoopRules {
@@ -31,6 +36,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, contex
         files: files::read(section, &parent.files),
         skills: skills::patterns(section, &parent.skills),
         delegation: delegation::read(section, &parent.delegation),
+        composite,
     })
 }
 

@@ -14,6 +14,7 @@ use super::approval;
 use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
+use super::composite;
 use super::delegates;
 use super::difference::{Change, difference};
 use super::egress;
@@ -296,6 +297,7 @@ fn read_agents(
         Some(())
     });
     delegates::check(root, &agents);
+    composite::check_all(root, &agents);
     (agents, input_guard)
 }
 

@@ -104,6 +104,8 @@ pub struct RunFold {
     /// What failed, if the run is to stop for it.
     stopped_by: Option<ErrorKind>,
     is_stopping: bool,
+    /// Whether its turns are its own, and no model makes them.
+    is_composite: bool,
 }
 
 impl RunFold {
@@ -122,6 +124,7 @@ impl RunFold {
             failed: None,
             stopped_by: None,
             is_stopping: false,
+            is_composite: spec.rules.composite.is_some(),
         }
     }
 
@@ -196,6 +199,9 @@ impl RunFold {
         turn: &Turn,
         observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>),
     ) -> Observation<'r> {
+        if self.is_composite {
+            return Observation::Settled;
+        }
         let Turn { latency_ms, first_token_ms, usage, .. } = *turn;
         observe(&self.model, Observation::Settled);
         let output_tokens = usage.completion_tokens;

@@ -4,6 +4,7 @@
 
 pub mod approval;
 pub mod clock;
+pub mod composite;
 pub mod context;
 pub mod conversation;
 pub mod delegate;

@@ -1,8 +1,11 @@
 //! How a run's loop treats what goes wrong in it, as its agent says: pinned with the run's specification.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::ToolOutcome;
+use crate::types::composite::Composite;
 use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
 use crate::types::delegate::Delegation;
@@ -54,6 +57,9 @@ pub struct LoopRules {
     /// To whom it delegates.
     #[serde(default, skip_serializing_if = "is_default")]
     pub delegation: Delegation,
+    /// Which agents work in its place, if it is made of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composite: Option<Arc<Composite>>,
 }
 
 impl LoopRules {

@@ -11,6 +11,7 @@ mod cancelled;
 mod chaos;
 mod cluster;
 mod compaction;
+mod composites;
 mod counters;
 mod delegation;
 mod flush;

@@ -113,6 +113,8 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
         | Step::CutCalls(_)
         | Step::AwaitServices
         | Step::CompleteStep
+        | Step::Conduct(_)
+        | Step::Stop(..)
         | Step::Done => Ok(None),
     }
 }

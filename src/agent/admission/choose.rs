@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::{Given, Told};
-use crate::agent::admission::{Admission, models, named, policy};
+use crate::agent::admission::{Admission, composite, models, named, policy};
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
@@ -36,13 +36,14 @@ impl Admission {
         (session, history): (Option<&Session>, &History),
         resolved: &mut Resolved,
     ) -> Result<Chosen<'a>, StartError> {
+        composite::refuse_unfit(new, resolved)?;
         let hooks = generation.hooks.pinned(&resolved.agent_name, new.options.sampling.user.as_deref());
         let policy = policy::of_run(new, &resolved.settings, generation, &hooks, None)?;
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let given = Given::new(new, session, (resolved, &selected, generation, None));
         let rules = &resolved.settings.rules;
-        let waits =
-            new.servers.is_some() || !rules.skills.is_empty() || !rules.delegation.to.is_empty() || !given.is_plain();
+        let delegates = !rules.delegation.to.is_empty() || rules.composite.is_some();
+        let waits = new.servers.is_some() || !rules.skills.is_empty() || delegates || !given.is_plain();
         let (told, warnings) = (given.plain(), Vec::new());
         let begun = Chosen { policy, hooks, selected, listed: None, told, warnings };
         // Boxed, as most runs wait for nothing here.
@@ -60,6 +61,11 @@ impl Admission {
         (session, resolved): (Option<&Session>, &Resolved),
     ) -> Result<Chosen<'a>, StartError> {
         let Chosen { policy, hooks, selected, listed: of_servers, told, warnings } = &mut chosen;
+        if resolved.settings.rules.composite.is_some() {
+            // Its agents have their own prompts.
+            self.offer_parts((new, resolved), (generation, policy.as_deref()), selected).await?;
+            return Ok(chosen);
+        }
         if let Some(asked) = &new.servers {
             let listed = named::listed(asked, new, generation).await?;
             let layer = named::layer(listed);
@@ -89,7 +95,10 @@ fn check<'a>(
     // A model that summarises is sent texts alone, whatever the session has.
     let (texts, all) = (History::default(), history);
     let sent = if new.compacts() { &texts } else { all };
-    chosen.warnings.extend(models::leave_able(resolved, new, sent, generation)?);
+    // What those of its agents cannot do is said where they are asked.
+    if resolved.settings.rules.composite.is_none() {
+        chosen.warnings.extend(models::leave_able(resolved, new, sent, generation)?);
+    }
     chosen.warnings.extend(chosen.selected.unheard());
     Ok(chosen)
 }

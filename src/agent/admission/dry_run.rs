@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::agent::admission::Admission;
 use crate::agent::admission::budget::begun;
+use crate::agent::admission::composite::refuse_dry_run;
 use crate::agent::admission::specify::Specified;
 use crate::agent::admission::told::of_agent;
 use crate::agent::admission::transcript::refuse_unasked_results;
@@ -87,6 +88,7 @@ impl Admission {
         let history = self.history_of(new, session.as_ref()).await?;
         let generation = self.generation_of(new);
         let Specified { spec, tools, .. } = self.specify(new, &generation, session.as_ref(), &history).await?;
+        refuse_dry_run(&spec)?;
         let refused = match self.has_budget(&spec, session.as_ref(), &generation.quotas).await {
             Err(StartError::BudgetExceeded { short, .. }) => Some(short.to_string()),
             result => result.map(|()| None)?,

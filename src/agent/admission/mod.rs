@@ -11,6 +11,7 @@ mod candidate;
 mod choose;
 mod claims;
 mod compact;
+mod composite;
 mod conflict;
 mod delegates;
 mod dry_run;

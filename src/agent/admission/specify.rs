@@ -9,7 +9,7 @@ use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::begins_conversation;
-use crate::agent::admission::{Admission, models, named, price, rules};
+use crate::agent::admission::{Admission, composite, models, named, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
@@ -74,6 +74,7 @@ impl Admission {
         if !spec.compacts {
             spec.at_once = RunsAtOnce { of_agent: of_agent.max_concurrent_runs, of_user: of_user.max_concurrent_runs };
         }
+        composite::pin(&mut spec);
         spec.warnings.extend(warnings.into_iter().chain(told.warnings));
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agent::delegating::Child;
+use crate::agent::delegating::{Child, Task};
 use crate::agent::request::{AskedPrompt, ChildOf, NewRun};
 use crate::types::lineage::{Link, Parent};
 use crate::types::prompt::PromptMode;
@@ -35,8 +35,18 @@ pub(super) fn request(parent: &RunSpec, child: &Child) -> NewRun {
     new.key_name.clone_from(&parent.key_name);
     new.allowed_agents = parent.tree.as_ref().and_then(|tree| tree.allowed_agents.clone());
     new.model = Some(started.agent.clone());
-    new.messages = vec![Message::text(Role::User, &child.task)];
     new.options.sampling = Arc::new(Sampling { user: parent.options.sampling.user.clone(), ..Sampling::default() });
+    match &child.task {
+        Task::Alone(task) => new.messages = vec![Message::text(Role::User, task)],
+        Task::Shared(shared) => {
+            new.system.clone_from(&shared.system);
+            new.messages.clone_from(&shared.messages);
+            if shared.is_last {
+                new.options.sampling = parent.options.sampling.clone();
+                new.max_output_tokens = parent.bounds_output.then_some(parent.max_output_tokens);
+            }
+        }
+    }
     new.options.max_discards = MAX_DISCARDS;
     new.metadata.clone_from(&parent.metadata);
     new.request_id.clone_from(&parent.request_id);

@@ -81,6 +81,10 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::AwaitServices => Box::pin(steps::await_services::await_services(driver)).await?,
             Step::CompleteStep => complete_step(driver),
             Step::Finish(reason) => Box::pin(steps::finish::finish(driver, reason)).await?,
+            Step::Conduct(turn) => Box::pin(steps::conduct::conduct(driver, turn)).await?,
+            Step::Stop(reason, error) => {
+                driver.recorder.queue(Event::StopRequested { reason, error: error.map(|error| *error), short: None });
+            }
             Step::Done => return Ok(driver.recorder.flush().await?),
         }
     }

@@ -94,6 +94,7 @@ impl Head {
             model: self.model.clone(),
             created_ms: self.created_ms,
             trace: self.trace.clone(),
+            is_composite: false,
             content: Content::Off,
             asked: None,
         }

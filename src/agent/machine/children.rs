@@ -2,6 +2,7 @@
 
 use crate::types::delegate::{CompletedChild, Delegated, StartedChild};
 use crate::types::taken::Taken;
+use crate::types::{CallId, StopReason};
 
 /// The runs that a run's calls have begun.
 #[derive(Debug, Clone, Default)]
@@ -10,6 +11,8 @@ pub(super) struct Children {
     pub(super) live: Vec<StartedChild>,
     /// What the others took, and all runs below them.
     pub(super) ended: Taken,
+    /// Why those ended of an agent that is made of others.
+    pub(super) reasons: Vec<(CallId, StopReason)>,
 }
 
 impl Children {

@@ -3,14 +3,21 @@
 use super::Run;
 use super::calls::{Executor, OpenCall};
 use super::children::Children;
-use crate::types::CallId;
-use crate::types::delegate::{DELEGATE, Delegated, StartedChild};
+use crate::types::delegate::{CompletedChild, DELEGATE, Delegated, StartedChild};
 use crate::types::taken::Taken;
+use crate::types::{CallId, StopReason, Usage};
 
 impl Run {
     /// Takes in what happened to a run that it began.
     pub(super) fn take_delegated(&mut self, delegated: &Delegated) {
-        self.from_tools.rare().children.get_or_insert_default().apply(delegated);
+        let keeps_reasons = self.spec.rules.composite.is_some();
+        let children = self.from_tools.rare().children.get_or_insert_default();
+        children.apply(delegated);
+        if let Delegated::Completed(CompletedChild { call_id, reason: Some(reason), .. }) = delegated
+            && keeps_reasons
+        {
+            children.reasons.push((call_id.clone(), *reason));
+        }
     }
 
     fn known_children(&self) -> Option<&Children> {
@@ -26,6 +33,21 @@ impl Run {
     #[must_use]
     pub fn child_of(&self, call: &CallId) -> Option<&StartedChild> {
         self.children().find(|child| child.call_id == *call)
+    }
+
+    /// Why the run ended that this call of a composite agent began.
+    pub(super) fn reason_of(&self, call: &CallId) -> Option<StopReason> {
+        let reasons = &self.known_children()?.reasons;
+        reasons.iter().find_map(|(of, reason)| (of == call).then_some(*reason))
+    }
+
+    /// The tokens that its responses show, where these are not all that it took itself: those of its last request, or of all runs
+    /// below it where all that it does is done there.
+    pub(super) fn shown_usage(&self) -> Option<Usage> {
+        match (&self.spec.rules.composite, self.known_children()) {
+            (Some(_), Some(children)) => Some(children.ended.usage),
+            _ => (self.leg > 0).then_some(self.leg_usage),
+        }
     }
 
     /// What the runs took that it has begun, and all runs below them; `None` if it began none.

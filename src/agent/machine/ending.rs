@@ -1,12 +1,14 @@
 //! The last event of a run.
 
-use super::{Run, budget};
+use super::{Run, UNANSWERED, budget};
 use crate::types::outcome::limit_message;
 use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::report::{Report, StepReport};
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{BudgetOwner, ErrorKind, Limits, Outcome, RunError, RunStatus, Shortfall, StopReason, Used};
+use crate::types::{
+    BudgetOwner, ErrorKind, Limits, Message, Outcome, RunError, RunStatus, Shortfall, StopReason, Used,
+};
 
 /// What the caller should know who asked for a conversation to be shortened that is short.
 const NOTHING_REPLACED: &str =
@@ -17,6 +19,18 @@ impl Run {
     #[must_use]
     pub fn last_step(&self) -> Option<&StepReport> {
         self.report.steps.last()
+    }
+
+    /// Its own messages once every open call has a result: what its session gets when it ends.
+    #[must_use]
+    pub fn final_messages(&self) -> Vec<Message> {
+        let mut open = self.calls.clone();
+        for open in &mut open {
+            open.close(UNANSWERED);
+        }
+        let results = open.into_iter().filter_map(|open| self.result_of(open));
+        let all = self.messages.iter().cloned().chain(results).chain(self.steering.iter().cloned());
+        all.filter(|message| self.is_kept(message)).collect()
     }
 
     /// Everything that the run's last event says, if it ends now for `reason`.
@@ -62,7 +76,7 @@ impl Run {
             },
             stays_open: self.waits_openly(reason),
             usage: self.usage,
-            leg_usage: (self.leg > 0).then_some(self.leg_usage),
+            leg_usage: self.shown_usage(),
             cost: self.used.cost,
             of_fallbacks: self.of_fallbacks.clone(),
             delegated: self.delegated(),
@@ -90,6 +104,10 @@ impl Run {
         let stop = self.stop.as_ref().filter(|stop| stop.reason == reason);
         if let Some(short) = stop.and_then(|stop| stop.short) {
             return Some(short);
+        }
+        if self.spec.rules.composite.is_some() {
+            // What was lacking was lacking below.
+            return None;
         }
         let Limits { token_budget, cost_budget, .. } = self.spec.limits;
         let least = budget::least_of(&self.terms(), self.next_input());

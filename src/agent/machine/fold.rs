@@ -208,7 +208,7 @@ impl Run {
         }
         // An answer that paused goes on, until a turn ends it.
         self.paused = if turn.end == TurnEnd::Paused { self.last_turn.parts.clone() } else { Vec::new() };
-        self.iterations += 1;
+        self.iterations += u32::from(self.spec.rules.composite.is_none());
         self.prompts.is_reflecting = false;
         self.open_calls(turn.calls());
         if !turn.says_nothing() {

@@ -11,6 +11,7 @@ pub mod budget;
 mod calls;
 pub mod ceiling;
 mod children;
+mod composite;
 mod delegates;
 mod elapsed;
 mod ending;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 use self::beside::Beside;
 use self::calls::OpenCall;
+pub use self::composite::Brief;
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
 use self::fitted::{ContextEstimate, Fitting};
@@ -258,17 +260,6 @@ impl Run {
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
-    }
-
-    /// Its own messages once every open call has a result: what its session gets when it ends.
-    #[must_use]
-    pub fn final_messages(&self) -> Vec<Message> {
-        let mut open = self.calls.clone();
-        for open in &mut open {
-            open.close(UNANSWERED);
-        }
-        let results = open.into_iter().filter_map(|open| self.result_of(open));
-        self.messages.iter().cloned().chain(results).chain(self.steering.iter().cloned()).collect()
     }
 
     /// What is set aside for a model call in flight.

@@ -5,12 +5,12 @@ use super::{Lack, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::guard::output::silence::is_silent;
 use crate::types::context::{CompactionStarted, Method};
-use crate::types::event::{DiscardReason, Reservation};
+use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::guard::{Guarded, Judging};
 use crate::types::rules::LoopFinding;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{Effect, StopReason, ToolCall, ToolOutcome, TurnEnd};
+use crate::types::{Effect, RunError, StopReason, ToolCall, ToolOutcome, TurnEnd};
 
 /// How often a run may be taken over without getting further.
 const MAX_RESUMES: u32 = 3;
@@ -74,6 +74,10 @@ pub enum Step {
     CompleteStep,
     /// End the run, or hand it to its client.
     Finish(StopReason),
+    /// Record this turn of an agent that is made of others, which no model made.
+    Conduct(Box<Turn>),
+    /// Say that the run is to stop for this reason.
+    Stop(StopReason, Option<Box<RunError>>),
     /// Nothing: it ended, or waits.
     Done,
 }
@@ -132,6 +136,9 @@ impl Run {
         }
         if self.is_start_unhooked() {
             return Step::AskStartHooks;
+        }
+        if let Some(composite) = &self.spec.rules.composite {
+            return self.next_of_composite(composite);
         }
         if self.empty > MAX_EMPTY {
             return Step::Finish(StopReason::EmptyResponse);

@@ -76,7 +76,7 @@ impl Run {
     #[must_use]
     pub fn messages_so_far(&self) -> Vec<Message> {
         let results = self.calls.iter().filter_map(|open| self.result_of(open.clone()));
-        self.messages.iter().cloned().chain(results).collect()
+        self.messages.iter().cloned().chain(results).filter(|message| self.is_kept(message)).collect()
     }
 
     /// The calls that wait for an approval.

@@ -128,3 +128,58 @@ fn an_agent_of_the_store_delegates_no_wider_than_those_of_the_file() {
         assert!(refused.contains(name) && refused.contains("at most"), "{refused}");
     }
 }
+
+#[test]
+fn an_agent_that_is_made_of_others_has_no_model_and_inherits_nothing_that_is_said_of_one() {
+    let settings = load(
+        "
+        [agents.default]
+        model = 'demo/demo'
+        system = 'x'
+        on_limit = 'synthesize'
+        limits = { token_budget = 1000 }
+        [agents.one]
+        [agents.two]
+        [agents.line]
+        chain = ['one', 'both']
+        [agents.both]
+        parallel = ['one', 'two']
+        consolidate = 'two'
+        [agents.both.delegation]
+        max_concurrent = 2
+        ",
+    );
+    let of = |name: &str| &settings.agents[name];
+    let (line, both) = (of("line"), of("both"));
+    assert_eq!((&line.model, &line.system, line.tools.len(), line.on_limit), (&None, &None, 0, OnLimit::Stop));
+    assert_eq!((line.limits.token_budget, both.rules.delegation.max_concurrent), (Some(1_000), 2));
+    let agents: Vec<_> = both.rules.composite.as_ref().unwrap().agents().collect();
+    assert_eq!(agents, ["one", "two", "two"]);
+    assert_eq!(of("one").rules.composite, None);
+}
+
+#[test]
+fn mistakes_of_agents_that_are_made_of_others() {
+    let agents = "[agents.default]\nmodel = 'demo/demo'\n[agents.one]\n[agents.two]\n";
+    for (text, says) in [
+        ("[agents.a]\nchain = ['on']", "there is no agent `on`; did you mean `one`?"),
+        ("[agents.a]\nchain = ['one']\nmodel = 'demo/demo'", "agents.a.model: an agent with `chain` has no model"),
+        ("[agents.a]\nchain = ['one']\ntools = []", "agents.a.tools: an agent with `chain`"),
+        ("[agents.a]\nparallel = ['one']\ndelegates = ['one']", "agents.a.delegates: an agent with `parallel`"),
+        ("[agents.a]\nchain = ['one']\nparallel = ['two']", "`chain` or `parallel`, not both"),
+        ("[agents.a]\nconsolidate = 'one'", "there is nothing to make one answer of"),
+        ("[agents.a]\nchain = []", "names 0 agents; it may be 1 to 16"),
+        ("[agents.a]\nchain = ['a']", "`a` cannot be made of itself"),
+        (
+            "[agents.a]\nchain = ['one', 'b']\n[agents.b]\nparallel = ['a']",
+            "agents.a: is made of itself, by way of `b`",
+        ),
+        ("[agents.a]\nchain = ['b']\n[agents.b]\nchain = ['c']\n[agents.c]\nchain = ['a']", "by way of `b`"),
+        ("[agents.a]\nchain = ['one']\non_limit = 'synthesize'", "no model that could give a closing answer"),
+    ] {
+        let found = mistakes(&format!("{agents}{text}"));
+        assert!(found.contains(says), "{text}: {found}");
+    }
+    let default = mistakes("[agents.default]\nchain = ['one']\n[agents.one]\nmodel = 'demo/demo'");
+    assert!(default.contains("`default` cannot be made of others"), "{default}");
+}

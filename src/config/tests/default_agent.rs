@@ -99,6 +99,7 @@ fn the_default_agent_knows_no_documents() {
                     max_iterations: 20,
                     shows_events: false,
                 },
+                composite: None,
             },
             trace_content: true,
     ");

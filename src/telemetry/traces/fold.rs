@@ -226,9 +226,11 @@ impl SpanFold {
         if let Some(closing) = closing {
             span.set(names::CLOSING, closing.as_str());
         }
-        let provider = self.providers.of(&self.model.upstream);
-        let call = describe::model_call(&self.subject, (&self.model, provider), step, reserved, self.now_ms);
-        self.model_call = Some(call.within(span.id).admitted(&mut self.room));
+        if !self.subject.is_composite {
+            let provider = self.providers.of(&self.model.upstream);
+            let call = describe::model_call(&self.subject, (&self.model, provider), step, reserved, self.now_ms);
+            self.model_call = Some(call.within(span.id).admitted(&mut self.room));
+        }
         self.step = Some(span);
     }
 

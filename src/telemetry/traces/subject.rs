@@ -19,6 +19,8 @@ pub struct Subject {
     pub created_ms: u64,
     /// The trace that it belongs to; `None` if that was not told when it was accepted.
     pub trace: Option<RunTrace>,
+    /// Whether no model is called in it, as its agent is made of others.
+    pub is_composite: bool,
     /// How much of what was said is told.
     pub content: Content,
     /// What is asked of it, if content is told.
@@ -46,6 +48,7 @@ impl Subject {
             model: spec.model.clone(),
             created_ms: spec.created_ms,
             trace: spec.trace.clone(),
+            is_composite: spec.rules.composite.is_some(),
             content,
             asked: (content != Content::Off).then(|| Asked {
                 messages: content.messages(&spec.input),

@@ -29,6 +29,7 @@ fn subject() -> Subject {
         agent: "default".into(),
         model: "m".into(),
         created_ms: 1_000,
+        is_composite: false,
         content: Content::Off,
         asked: None,
     }

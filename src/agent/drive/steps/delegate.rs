@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::agent::delegating::{Begun, Child};
+use crate::agent::delegating::{Begun, Child, Task};
 use crate::agent::drive::child_ended::{child_ended, completed, completed_unknown, late, refused};
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::pending::accepted;
+use crate::agent::drive::steps::conduct::shared;
 use crate::agent::machine::Run;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
@@ -31,6 +32,8 @@ const RETRY_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Deserialize)]
 struct Arguments {
     agent: String,
+    /// A composite agent says none: what it is asked is the task.
+    #[serde(default)]
     task: String,
     #[serde(default)]
     context: Option<String>,
@@ -69,7 +72,11 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
         return Err(Exit::HandedOff);
     }
     let timeout_ms = timeout_ms(driver.recorder.run());
-    let child = Child { started, task: task.text(), timeout_ms };
+    let task = match driver.recorder.run().brief(&call.id) {
+        Some(brief) => shared(driver, brief),
+        None => Task::Alone(task.text()),
+    };
+    let child = Child { started, task, timeout_ms };
     let begun_run = begin(driver, &child).await?;
     failpoint::hit("delegate.begun");
     match begun_run {

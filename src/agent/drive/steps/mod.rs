@@ -10,6 +10,7 @@ mod beside;
 pub mod call_model;
 mod call_tool;
 pub mod compact;
+pub mod conduct;
 mod conversation;
 pub mod count;
 pub(super) mod delegate;

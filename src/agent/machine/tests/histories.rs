@@ -107,6 +107,8 @@ impl Chance {
             | Step::DropJudging(_)
             | Step::WarnBudget { .. }
             | Step::AskStartHooks
+            | Step::Conduct(_)
+            | Step::Stop(..)
             | Step::TellGuarded(_) => {
                 panic!("the run has one model, no budget, no hooks and no guards")
             }

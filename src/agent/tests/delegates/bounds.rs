@@ -1,7 +1,7 @@
 //! What bounds the runs that others begin: policies, keys, slots, and that they may be wanted no more.
 
 use super::*;
-use crate::agent::delegating::{Begun, Child};
+use crate::agent::delegating::{Begun, Child, Task};
 use crate::agent::machine::tests::spec;
 use crate::agent::tests::quota::{keyed, quotas, runs as at_once};
 use crate::types::policy::{Layer, Mode, Rule};
@@ -80,7 +80,7 @@ async fn a_run_that_is_wanted_no_more_never_begins() {
     let call = parent.id.call(1);
     let run = call.child().unwrap();
     let started = StartedChild { step: 1, call_id: call, run: run.clone(), agent: "worker".to_owned(), depth: 1 };
-    let child = Child { started, task: "x".to_owned(), timeout_ms: 1_000 };
+    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000 };
     delegating.stop(&tenant(), &parent.id, &run).await.unwrap();
     let begun = delegating.begin(&parent, &child).await;
     assert!(!matches!(begun, Ok(Begun::Live | Begun::Ended(_))), "{begun:?}");

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::agent::delegating::{Begun, Child};
+use crate::agent::delegating::{Begun, Child, Task};
 use crate::agent::error::LookupError;
 use crate::agent::ledger::keys;
 use crate::agent::limits::places::{MOST_LIVE, taken};
@@ -94,7 +94,7 @@ async fn begins(agent: &Agent, parent: RunId, named: &str) -> (Begun, RunId) {
     let call = parent.id.call(1);
     let run = call.child().unwrap();
     let started = StartedChild { step: 1, call_id: call, run: run.clone(), agent: named.to_owned(), depth: 1 };
-    let child = Child { started, task: "x".to_owned(), timeout_ms: 1_000 };
+    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000 };
     (delegating.begin(&parent, &child).await.unwrap(), run)
 }
 
