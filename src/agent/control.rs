@@ -1,6 +1,7 @@
 //! Reading, following, steering and cancelling runs.
 
 mod responses;
+mod tenants;
 pub mod tree;
 
 use std::pin::pin;

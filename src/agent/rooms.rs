@@ -24,6 +24,7 @@ use crate::agent::limits::Limits;
 use crate::agent::outbox::Outbox;
 use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
+use crate::agent::revocations::Revocations;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::schedules::Schedules;
 use crate::agent::session::Sessions;
@@ -53,6 +54,7 @@ pub(super) struct Rooms {
     pub(super) definitions: StoredDefinitions,
     pub(super) agents: Arc<StoredAgents>,
     pub(super) schedules: Arc<Schedules>,
+    pub(super) revocations: Revocations,
     delegation: Arc<Delegation>,
 }
 
@@ -103,6 +105,7 @@ impl Rooms {
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,
+            revocations: Revocations::new(ledger.store().clone()),
             ledger,
             generations,
             lifecycle,

@@ -36,6 +36,7 @@ use super::server::{ServerConfig, exposure};
 use super::skills::SkillsConfig;
 use super::store::StoreConfig;
 use super::store_url::StoreUrl;
+use super::tokens::TokensConfig;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
@@ -95,6 +96,8 @@ pub struct Settings {
     pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
+    /// What tokens for pages are signed with; `None` where keys give none.
+    pub tokens: Option<TokensConfig>,
     /// Which tool calls are made, asked for and denied, of all callers.
     pub policy: Arc<Layer>,
     /// What agents may name as tools.
@@ -249,6 +252,7 @@ impl Settings {
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
         let keys = read_keys(root, &agents);
+        let tokens = root.optional_section("tokens", TokensConfig::read);
         approval::check(root, &agents, &keys);
         asked_guardrails::check(root, &agents, &upstreams, &hooks);
         Self {
@@ -271,6 +275,7 @@ impl Settings {
             skills,
             hooks,
             keys,
+            tokens,
             policy,
             known_tools,
             input_guard,

@@ -86,7 +86,7 @@ headers = { a = { evn = "X" } }
     loopgate.toml:13: models."gpt-5.1".price: `output` is missing: price of a million output tokens
     loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
     loopgate.toml:14: keys.a: needs key_sha256 or key_env
-    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "approvals" or "steer" or "cancel" or "sessions" or "memory" or "skills" or "usage" or "metrics" or "tools" or "agents" or "schedules"
+    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "approvals" or "steer" or "cancel" or "sessions" or "memory" or "skills" or "usage" or "metrics" or "tools" or "agents" or "schedules" or "operator"
     loopgate.toml:18: upstreams.d.base_url: unknown key; known here: kind
     loopgate.toml:22: tools.t.headers.a: give a string, or a table with either env or file
     loopgate.toml:22: tools.t.headers.a.evn: unknown key; did you mean `env`?
