@@ -165,8 +165,12 @@ impl Revocations {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::store::layer::StoreLayer;
     use crate::store::memory::MemoryStore;
+    use crate::store::{Document, Key, Partition};
 
     #[test]
     fn what_was_given_before_all_were_revoked_is_void_and_what_is_given_after_is_not() {
@@ -189,6 +193,38 @@ mod tests {
         assert!(revoked.with("7", 5).is_some(), "it is among them");
         let later = revoked.with("one more", 5 + life_ms()).unwrap();
         assert_eq!(later.ids.len(), 1);
+    }
+
+    /// A store that counts what is read.
+    #[derive(Debug, Default)]
+    struct Counted(MemoryStore, AtomicUsize);
+
+    #[async_trait::async_trait]
+    impl StoreLayer for Counted {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        async fn on_get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            self.0.get(partition, key).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_store_is_asked_once_in_a_while_however_many_tokens_are_shown() {
+        let store = Arc::new(Counted::default());
+        let replica = Revocations::new(store.clone());
+        let tenant = Tenant::default_tenant();
+        for reads in 1..4 {
+            let shown = (0..50).map(|_| replica.is_revoked(&tenant, "k", "tok", 0));
+            futures_util::future::join_all(shown).await;
+            assert_eq!(store.1.load(Ordering::Relaxed), reads);
+            tokio::time::advance(MAX_AGE).await;
+        }
+        tokio::time::advance(MAX_AGE * 10).await;
+        assert_eq!(store.1.load(Ordering::Relaxed), 3, "nobody shows a token");
     }
 
     #[tokio::test(start_paused = true)]
