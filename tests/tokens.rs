@@ -261,9 +261,9 @@ async fn a_token_in_the_address_of_a_stream_steers_clear_of_the_log() {
     let run = begun.body["id"].as_str().expect("it has an id").to_owned();
     let mut events = SseReader::new(stream(&server, &run, &token).await);
     within("half of the text", events.until(|frame| frame.data.contains("Half"))).await;
-    let steered =
-        post(&server, &token, &format!("/v1/runs/{run}/messages"), &json!({"messages": says("More")["messages"]}));
-    assert_eq!(steered.await.status, 202);
+    let steering = json!({"messages": says("More")["messages"]});
+    let steered = post(&server, &token, &format!("/v1/runs/{run}/messages"), &steering).await;
+    assert_eq!(steered.status, 202, "{}", steered.body);
     gate.open();
     let rest = within("the end", events.rest()).await;
     assert!(rest.iter().any(|frame| frame.data.contains("Steered.")), "{rest:?}");
@@ -357,9 +357,9 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
     let server = start(&config, None).await;
     let brief = with(in_session("mine", &["follow", "start"]), &json!({"ttl_s": 1}));
     let (long, _) = token(&server, &in_session("mine", &["follow"])).await;
-    let begun =
-        post(&server, "WEB", AGENT, &with(says("Hi"), &json!({"agent": {"background": true, "session_id": "mine"}})));
-    let run = begun.await.body["id"].as_str().expect("it has an id").to_owned();
+    let body = with(says("Hi"), &json!({"agent": {"background": true, "session_id": "mine"}}));
+    let begun = post(&server, "WEB", AGENT, &body).await;
+    let run = begun.body["id"].as_str().expect("it has an id").to_owned();
     let (short, _) = token(&server, &brief).await;
     // It ends the stream that it opened.
     let open = SseReader::new(stream(&server, &run, &short).await);

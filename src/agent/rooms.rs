@@ -87,18 +87,7 @@ impl Rooms {
             compactions: Compactions::default(),
         });
         let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
-        let admission = Arc::new(Admission {
-            agents: agents.clone(),
-            ledger: ledger.clone(),
-            generations: generations.clone(),
-            sessions: sessions.clone(),
-            limits: limits.clone(),
-            ownership: ownership.clone(),
-            followers: launcher.followers.clone(),
-            launcher: launcher.clone(),
-            control: Arc::new(Control::new(&launcher)),
-            lifecycle: lifecycle.clone(),
-        });
+        let admission = Arc::new(Admission::new(&launcher, agents.clone()));
         Self {
             schedules: Arc::new(Schedules::new(&admission, telemetry.metrics.schedules())),
             delegation: Delegation::connected(delegation, &admission),
