@@ -149,10 +149,11 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
         (Method::POST, "/v1/sessions/mine/cancel".to_owned()),
         (Method::DELETE, "/v1/sessions/mine".to_owned()),
         (Method::POST, "/v1/responses".to_owned()),
-        (Method::POST, "/v1/messages".to_owned()),
     ] {
         is(&send(&server, &token, method.clone(), &path, Some(&json!({}))).await, 403, "forbidden");
     }
+    let of_anthropic = post(&server, &token, "/v1/messages", &json!({})).await;
+    assert_eq!((of_anthropic.status, &of_anthropic.body["error"]["code"]), (403, &json!("forbidden")));
     // A run that is not there is not found, whoever asks.
     let missing = format!("/v1/runs/run_{}", "0".repeat(32));
     is(&get(&server, &token, &missing).await, 404, "run_not_found");
@@ -355,7 +356,7 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
     let upstream = Upstream::start([held]).await;
     let config = config(&upstream);
     let server = start(&config, None).await;
-    let brief = with(in_session("mine", &["follow", "start"]), &json!({"ttl_s": 1}));
+    let brief = with(in_session("mine", &["follow", "start"]), &json!({"ttl_s": 3}));
     let (long, _) = token(&server, &in_session("mine", &["follow"])).await;
     let body = with(says("Hi"), &json!({"agent": {"background": true, "session_id": "mine"}}));
     let begun = post(&server, "WEB", AGENT, &body).await;
