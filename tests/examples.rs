@@ -316,6 +316,50 @@ async fn the_backend_for_pages_adds_the_key_and_keeps_visitors_apart() {
     assert_eq!(shown(page).await["complaints"], json!([]));
 }
 
+/// From another origin, and with a token in place of a key. The page is reloaded in the middle, its token expires, and then is revoked: it
+/// goes on with another one each time.
+#[tokio::test]
+async fn a_page_with_a_token_goes_on_when_its_token_does_not() {
+    let gate = Gate::new();
+    let sum = Reply::calls("calculator", &json!({"expression": "6 * 7"}));
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([sum, held, Reply::says(" Told.")]).await;
+    let config = format!(
+        "{}[agents.default]\ntools = [\"calculator\"]\n[server]\ncors_origins = [\"*\"]\n[tokens]\nsecret_env = \"SECRET\"\n[keys.web]\nkey_env = \"WEB_KEY\"\n",
+        upstream.config()
+    );
+    let builder = TestServer::builder(&config).env("WEB_KEY", "lg_web");
+    let mut server = builder.env("SECRET", "a-secret-of-more-than-32-characters").start().await;
+    server.use_key("lg_web");
+    let mut command = Command::new("node");
+    command.arg(example("web/tokens.mjs"));
+    command.envs([("PORT", "0"), ("LOOPGATE_KEY", "lg_web"), ("LOOPGATE_URL", server.url()), ("TTL_S", "4")]);
+    let mut backend = Service::start(command);
+    let url = format!("{}/tokens.html?model=test", backend.url().await);
+    let steps =
+        ["click:form button", "wait:tool.result calculator 42", "wait:Half", "reload", "wait:Half", "wait:token 2"];
+    let steps = [&steps[..], &["click:#steer", "wait:it was told", "wait:token 3", "wait:run.completed"]].concat();
+    let mut page = browse(&url, &steps);
+    for line in ["tool.result calculator 42", "Half", "Half", "token 2", "it was told"] {
+        assert_eq!(page.line().await, line);
+    }
+    let revoked = server.send(server.request(reqwest::Method::DELETE, "/v1/tokens")).await;
+    assert_eq!(revoked.status, 200, "{}", revoked.body);
+    assert_eq!(page.line().await, "token 3");
+    gate.open();
+    assert_eq!(page.line().await, "run.completed");
+    let shown = shown(page).await;
+    assert_eq!(shown["answer"], "Half whole. Told.");
+    let log: Vec<_> = shown["log"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for name in ["run.started", "tool.result", "run.completed"] {
+        assert_eq!(log.iter().filter(|line| line.contains(name)).count(), 1, "{name} once: {log:?}");
+    }
+    let runs = server.get("/v1/runs").await.ok();
+    assert_eq!(runs["data"].as_array().map(Vec::len), Some(1), "{runs}");
+    assert!(!server.output().contains("lgt_"), "a token is in the log");
+    drop(backend);
+}
+
 fn cookie(headers: &HeaderMap) -> String {
     let cookie = headers[SET_COOKIE].to_str().expect("it is text");
     cookie.split(';').next().unwrap_or_default().to_owned()

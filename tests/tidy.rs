@@ -36,7 +36,7 @@ const FLOORS: [(&str, u8); 18] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 40] = [
+const ROOMS: [(&str, u8); 41] = [
     ("tests", 10),
     ("schedules", 9),
     ("delegation", 9),
@@ -64,6 +64,7 @@ const ROOMS: [(&str, u8); 40] = [
     ("health", 3),
     ("definitions", 4),
     ("stored_agents", 4),
+    ("revocations", 2),
     ("documents", 3),
     ("context", 2),
     ("own_tool", 1),

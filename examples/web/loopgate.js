@@ -19,7 +19,8 @@
 
 /**
  * @typedef {object} Options
- * @property {string} [key] API key or token, sent as `Authorization: Bearer`
+ * @property {string} [key] API key, sent as `Authorization: Bearer`; never in a page
+ * @property {() => string | Promise<string>} [token] asks your backend for a token; called again when the server refuses the last one
  * @property {number} [patience] how many connections in a row may bring nothing before a reader gives up (8)
  */
 
@@ -41,10 +42,14 @@ export class LoopgateError extends Error {
 }
 
 export class Loopgate {
+  /** @type {string | undefined} the token that is shown */
+  #shown;
+
   /** @param {string} url such as `https://agents.example.com` @param {Options} [options] */
-  constructor(url, { key, patience = 8 } = {}) {
+  constructor(url, { key, token, patience = 8 } = {}) {
     this.url = url.replace(/\/$/, '');
     this.key = key;
+    this.token = token;
     this.patience = patience;
   }
 
@@ -63,6 +68,17 @@ export class Loopgate {
     const key = random();
     const begin = () => this.#send('POST', '/v1/agent/completions', signal, body, { 'idempotency-key': key });
     yield* this.#read(signal, undefined, 0, begin);
+  }
+
+  /**
+   * Starts a run that goes on by itself, and returns its id.
+   *
+   * @param {{agent?: object}} request as for `POST /v1/agent/completions`
+   * @returns {Promise<string>}
+   */
+  async begin(request) {
+    const body = JSON.stringify({ ...request, agent: { ...request.agent, background: true } });
+    return (await (await this.#send('POST', '/v1/agent/completions', undefined, body)).json()).id;
   }
 
   /**
@@ -89,6 +105,20 @@ export class Loopgate {
   /** Cancels a run, and returns it once it has stopped. @param {string} run */
   async cancel(run) {
     return (await this.#send('POST', `/v1/runs/${run}/cancel`)).json();
+  }
+
+  /**
+   * Where an `EventSource` finds the events of a run after number `after`, with a fresh token in the query. Such a stream ends
+   * when its token does: ask for another address then.
+   *
+   * @param {string} run
+   * @param {{after?: number}} [options]
+   */
+  async eventsUrl(run, { after = 0 } = {}) {
+    const query = new URLSearchParams({ after: String(after) });
+    // What is in an address may be kept by logs of proxies, so it is one that has just begun to live.
+    if (this.token) query.set('token', await this.#renewed());
+    return `${this.url}/v1/runs/${run}/events?${query}`;
   }
 
   /**
@@ -139,12 +169,22 @@ export class Loopgate {
    * @param {Record<string, string>} [headers]
    */
   async #send(method, path, signal, body, headers = {}) {
-    if (this.key) headers.authorization = `Bearer ${this.key}`;
     if (body) headers['content-type'] = 'application/json';
-    const response = await fetch(this.url + path, { method, headers, body, signal });
-    if (response.ok) return response;
-    const { error = {} } = await response.json().catch(() => ({}));
-    throw new LoopgateError(response.status, error, retryAfter(response));
+    for (let renewed = false; ; renewed = true) {
+      const shown = this.token ? (this.#shown ?? (await this.#renewed())) : this.key;
+      if (shown) headers.authorization = `Bearer ${shown}`;
+      const response = await fetch(this.url + path, { method, headers, body, signal });
+      if (response.ok) return response;
+      const { error = {} } = await response.json().catch(() => ({}));
+      // The token has expired, or was revoked: once with a new one.
+      if (response.status !== 401 || !this.token || renewed) throw new LoopgateError(response.status, error, retryAfter(response));
+      if (this.#shown === shown) await this.#renewed();
+    }
+  }
+
+  async #renewed() {
+    if (!this.token) throw new Error('there is nobody to ask for a token');
+    return (this.#shown = await this.token());
   }
 }
 

@@ -3,6 +3,7 @@
 mod list;
 mod live;
 mod responses;
+mod tenants;
 pub mod tree;
 mod unfinished;
 

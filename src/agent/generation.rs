@@ -18,7 +18,7 @@ use crate::agent::own_tool::OwnTool;
 use crate::agent::policies::Policies;
 use crate::agent::prompt_layers::PromptLayers;
 use crate::agent::quotas::Quotas;
-use crate::config::{AgentReader, KeyConfig, MemoryConfig, SkillsConfig};
+use crate::config::{AgentReader, KeyConfig, MemoryConfig, SkillsConfig, TokensConfig};
 use crate::hooks::Hooks;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
@@ -65,6 +65,8 @@ pub struct Generation {
     pub layers: PromptLayers,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
     pub keys: HashMap<[u8; 32], KeyConfig>,
+    /// What the tokens are signed with that keys give to pages; `None` if they give none.
+    pub tokens: Option<TokensConfig>,
     /// How well the upstreams are; the same in all generations of a process.
     pub health: Arc<Health>,
     /// Most requests a minute from one address without a key; `None` without end.

@@ -11,7 +11,8 @@
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
 //! - `health`: what replicas know of upstreams.
-//! - [`definitions`], [`stored_agents`]: which definitions of tools count that sources offer; agents that tenants keep.
+//! - [`definitions`], [`stored_agents`], [`revocations`]: which definitions of tools count that sources offer; agents that tenants
+//!   keep; which tokens of pages keys have revoked.
 //! - [`ownership`], [`follow`], [`context`], [`inbox`], [`usage`], [`generation`]: which replica drives which run,
 //!   readers, model requests, commands to runs, what runs took, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
@@ -53,6 +54,7 @@ mod request;
 mod request_key;
 mod request_memory;
 mod requester;
+pub mod revocations;
 mod rooms;
 mod run_memory;
 pub mod schedules;
@@ -88,6 +90,7 @@ use crate::agent::definitions::StoredDefinitions;
 use crate::agent::documents::Documents;
 use crate::agent::limits::Limits;
 use crate::agent::questions::Questions;
+use crate::agent::revocations::Revocations;
 use crate::agent::rooms::Rooms;
 use crate::agent::schedules::Schedules;
 use crate::agent::session::Sessions;
@@ -181,6 +184,12 @@ impl Agent {
     #[must_use]
     pub fn schedules(&self) -> &Arc<Schedules> {
         &self.rooms.schedules
+    }
+
+    /// What keys revoked of the tokens that they gave to pages is kept here.
+    #[must_use]
+    pub fn revocations(&self) -> &Revocations {
+        &self.rooms.revocations
     }
 
     /// Callers' requests are counted here.

@@ -24,6 +24,7 @@ use crate::agent::limits::Limits;
 use crate::agent::outbox::Outbox;
 use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
+use crate::agent::revocations::Revocations;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::schedules::Schedules;
 use crate::agent::session::Sessions;
@@ -53,6 +54,7 @@ pub(super) struct Rooms {
     pub(super) definitions: StoredDefinitions,
     pub(super) agents: Arc<StoredAgents>,
     pub(super) schedules: Arc<Schedules>,
+    pub(super) revocations: Revocations,
     delegation: Arc<Delegation>,
 }
 
@@ -85,24 +87,14 @@ impl Rooms {
             compactions: Compactions::default(),
         });
         let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
-        let admission = Arc::new(Admission {
-            agents: agents.clone(),
-            ledger: ledger.clone(),
-            generations: generations.clone(),
-            sessions: sessions.clone(),
-            limits: limits.clone(),
-            ownership: ownership.clone(),
-            followers: launcher.followers.clone(),
-            launcher: launcher.clone(),
-            control: Arc::new(Control::new(&launcher)),
-            lifecycle: lifecycle.clone(),
-        });
+        let admission = Arc::new(Admission::new(&launcher, agents.clone()));
         Self {
             schedules: Arc::new(Schedules::new(&admission, telemetry.metrics.schedules())),
             delegation: Delegation::connected(delegation, &admission),
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
             agents,
+            revocations: Revocations::new(ledger.store().clone()),
             ledger,
             generations,
             lifecycle,

@@ -20,6 +20,7 @@ use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::log_fields::LogFields;
 use crate::api::nested::{self, Nest};
+use crate::api::page_starts::{claimed_route, read_of_token};
 use crate::api::params::CompletionHeaders;
 use crate::api::readers::ReaderShare;
 use crate::api::run_events::without_void;
@@ -111,8 +112,12 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
     let session = header_text(headers, "x-loopgate-session-id")?;
-    let context = request_context(&caller, identity, headers, session, endpoint.events)?;
-    let (mut new, shape) = read_request(text, context)?;
+    let context = |session: Option<&str>| request_context(&caller, identity, headers, session, endpoint.events);
+    let (mut new, shape) = match &caller.token {
+        // Boxed, as most callers have a key.
+        Some(token) => Box::pin(read_of_token(token, &api.agent, text, |own| context(session.or(own)))).await?,
+        None => read_request(text, context(session)?)?,
+    };
     if shape.dry_run {
         // What it answers with are the session's history and layers, files, and what is remembered.
         caller.check(Scope::Read)?;
@@ -122,7 +127,8 @@ async fn complete(
     if new.on_conflict == OnConflict::Interrupt {
         caller.check(Scope::Cancel)?;
     }
-    let key = identity.request_key(endpoint.route, &caller, text, session)?;
+    let route = claimed_route(endpoint.route, caller.token.as_deref());
+    let key = identity.request_key(&route, &caller, text, session)?;
     new.memory = Arc::new(body.into_memory());
     let mut started = match start(api, &caller, new, key.as_ref(), std::convert::identity).await {
         Ok(started) => started,
@@ -193,6 +199,10 @@ pub async fn start(
 
 /// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.
 pub async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
+    // They are the key's, and nothing that a page's visitor need know.
+    if caller.token.is_some() {
+        return;
+    }
     let (key, quotas) = (caller.key_name.as_deref(), &caller.generation.quotas);
     let reading = api.agent.limits().budgets_left(&caller.tenant, key, session, quotas);
     match tokio::time::timeout(BUDGETS_TIMEOUT, reading).await {

@@ -127,7 +127,7 @@ impl IntoResponse for ApiError {
         if self.0.permanent {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
-        if self.0.error.code == ErrorCode::InvalidApiKey {
+        if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(seconds) = self.0.retry_after_s {

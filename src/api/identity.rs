@@ -169,6 +169,7 @@ mod tests {
             tenant: Tenant::default_tenant(),
             agents: None,
             scopes: crate::config::Scopes::all(),
+            token: None,
             key_name: Some(key.into()),
             generation: std::sync::Arc::default(),
         };

@@ -14,6 +14,8 @@ pub struct LogFields {
     pub tenant: Option<Tenant>,
     /// The name of its key.
     pub key: Option<String>,
+    /// The name of the token that it shows in place of the key.
+    pub token: Option<String>,
     /// The trace that its caller names.
     pub trace_id: Option<String>,
     /// The code of the error that answers it.

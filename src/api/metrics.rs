@@ -39,7 +39,7 @@ pub async fn metrics(State(api): State<Api>, method: Method, uri: Uri, headers: 
     match api.metrics {
         MetricsAccess::Disabled => return unknown_url(&method, &uri),
         MetricsAccess::Key => {
-            if let Err(error) = auth::check_scope(&api.agent.generation(), &headers, Scope::Metrics) {
+            if let Err(error) = auth::check_scope(&api.agent, &headers, Scope::Metrics) {
                 return error.into_response();
             }
         }

@@ -29,6 +29,8 @@ mod messages;
 pub mod metrics;
 mod models;
 mod nested;
+mod operators;
+mod page_starts;
 mod paging;
 mod params;
 mod pool;
@@ -49,6 +51,7 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod tool_results;
 mod tools;
 mod trace;
@@ -120,7 +123,7 @@ async fn unknown_route(State(api): State<Api>, method: Method, uri: Uri, headers
 
 /// Nothing is said of the API to those without a key, not even what it does not have.
 fn ask_for_key(api: &Api, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    if uri.path().starts_with("/v1/") { auth::check_key(&api.agent.generation(), headers) } else { Ok(()) }
+    if uri.path().starts_with("/v1/") { auth::check_key(&api.agent, headers) } else { Ok(()) }
 }
 
 async fn method_not_allowed(State(api): State<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Response {

@@ -125,9 +125,32 @@ pub struct RunsQuery {
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
+    /// Only those of this tenant, for keys with the scope `operator`
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    tenant: Option<String>,
     /// Only those older than this run
     #[param(pattern = "^run_[0-9a-f]{32}$")]
     after: Option<String>,
+}
+
+/// Whose run it is.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct TenantQuery {
+    /// Whose run it is, for keys with the scope `operator`; without it the run is looked for among all tenants
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    tenant: Option<String>,
+}
+
+/// A token in the query.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the guard reads the query")]
+pub struct TokenQuery {
+    /// A token in place of a header, for streams that `EventSource` reads; never a key
+    #[param(pattern = "^lgt_")]
+    token: Option<String>,
 }
 
 /// Where a session is forked, beside what the body says.
@@ -271,6 +294,16 @@ pub struct PreconditionHeaders {
 pub struct SchedulePath {
     /// The schedule
     schedule: String,
+}
+
+/// Which token is meant.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes; the handler reads the path")]
+pub struct TokenPath {
+    /// The id of the token, never the token
+    #[param(pattern = "^tok_[0-9a-f]{32}$")]
+    token: String,
 }
 
 /// Whose memory is meant.

@@ -18,7 +18,7 @@ use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
     memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree, runs,
-    schedules, session_copies, sessions, skills, splices, tool_results, tools, ui, usage,
+    schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, usage,
 };
 use crate::config::Scope;
 
@@ -36,6 +36,7 @@ use crate::config::Scope;
         (name = "agents", description = "Agents that tenants keep beside those of the configuration"),
         (name = "schedules", description = "Requests that the server makes itself, at certain times"),
         (name = "memory", description = "What agents remember, and what they know how to do"),
+        (name = "tokens", description = "What pages of a browser show in place of a key"),
         (name = "models", description = "What can be asked for"),
         (name = "usage", description = "What runs took, and what is left"),
         (name = "operation", description = "For probes and monitoring"),
@@ -116,12 +117,12 @@ fn of_runs_and_sessions() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/responses/{id}", delete responses::read::delete)),
         needs(Scope::Cancel, row!("/v1/responses/{id}/cancel", post responses::read::cancel)),
         needs(Scope::Read, row!("/v1/responses/{id}/input_items", get responses::input_items::list)),
-        needs(Scope::Read, row!("/v1/runs", get runs::list)),
-        needs(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
-        needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
-        needs(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
+        needs_or_operator(Scope::Read, row!("/v1/runs", get runs::list)),
+        needs_or_operator(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
+        needs_or_operator(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
+        needs_or_operator(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
         needs(Scope::Read, row!("/v1/runs/{id}/tree", get run_tree::get)),
-        needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
+        needs_or_operator(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
         needs(Scope::Approvals, row!("/v1/runs/{id}/approvals", post approvals::decide)),
         needs(Scope::Steer, row!("/v1/runs/{id}/answers", post questions::answer)),
         needs(Scope::Steer, row!("/v1/runs/{id}/messages", post runs::steer)),
@@ -176,6 +177,8 @@ fn of_tenants() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/schedules/{schedule}", get schedules::get)),
         needs(Scope::Schedules, row!("/v1/schedules/{schedule}", patch schedules::patch, delete schedules::delete)),
         needs(Scope::Schedules, row!("/v1/schedules/{schedule}/run", post schedules::run)),
+        row!("/v1/tokens", post tokens::create, delete tokens::revoke_all),
+        row!("/v1/tokens/{token}", delete tokens::revoke),
         row!("/v1/tools", get tools::list),
         needs(Scope::Tools, row!("/v1/tools/{name}/accepted/{hash}", put tools::accept)),
     ]
@@ -188,6 +191,19 @@ fn needs(scope: Scope, Row { path, handlers, describe }: Row) -> Row {
             Ok(()) => next.run(request).await,
             Err(error) => error.into_response(),
         };
+    let handlers = handlers.route_layer(axum::middleware::from_fn_with_state(scope, check));
+    Row { path, handlers, describe }
+}
+
+/// The same, for callers as well who operate the server.
+fn needs_or_operator(scope: Scope, Row { path, handlers, describe }: Row) -> Row {
+    let check = async |State(scope): State<Scope>, caller: Caller, request: Request, next: Next| {
+        let refused = if caller.is_operator() { None } else { caller.check(scope).err() };
+        match refused {
+            None => next.run(request).await,
+            Some(error) => error.into_response(),
+        }
+    };
     let handlers = handlers.route_layer(axum::middleware::from_fn_with_state(scope, check));
     Row { path, handlers, describe }
 }

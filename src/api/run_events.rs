@@ -16,6 +16,8 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{Query, RunPath, header_text};
 use crate::api::nested::{self, Nest};
+use crate::api::operators::reach;
+use crate::api::params::{TenantQuery, TokenQuery};
 use crate::api::readers::ReaderShare;
 use crate::api::sse;
 use crate::api::state::Api;
@@ -77,7 +79,7 @@ struct EventsQuery {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "runs", operation_id = "followRun",
     params(
-        RunPath, EventsQuery,
+        RunPath, EventsQuery, TenantQuery, TokenQuery,
         ("last-event-id" = Option<u64>, Header, maximum = 9_007_199_254_740_992_u64, description = "Only events with greater ids"),
     ),
     responses((status = 200, description = "The list; or a stream, whose `data` lines are such entries, then `[DONE]`",
@@ -93,6 +95,7 @@ pub async fn follow(
     ReaderShare(memory): ReaderShare,
 ) -> Result<Response, ApiError> {
     let asked = Asked::read(&query, &headers)?;
+    let caller = reach(&api, caller, &id, &query, "follow").await?;
     let Following { head, follower } = api.agent.runs().follow(caller.requester(), &id, asked.after).await?;
     let names = RunNames::from(&head);
     let Some(mut follower) = follower else {

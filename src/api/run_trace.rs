@@ -9,7 +9,9 @@ use http::header::CONTENT_TYPE;
 
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::RunPath;
+use crate::api::extract::{Query, RunPath};
+use crate::api::operators::reach;
+use crate::api::params::TenantQuery;
 use crate::api::readers::TraceMemory;
 use crate::api::state::Api;
 use crate::telemetry::traces;
@@ -20,7 +22,7 @@ use crate::telemetry::traces;
 /// form is that of OpenTelemetry's protocol as JSON, which viewers of traces import.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/trace", tag = "runs", operation_id = "getRunTrace",
-    params(RunPath),
+    params(RunPath, TenantQuery),
     responses((status = 200, description = "OpenTelemetry's `ExportTraceServiceRequest`: `resourceSpans`, which hold \
                                             `scopeSpans`, which hold `spans`", body = serde_json::Value)),
 )]
@@ -28,8 +30,10 @@ pub async fn get(
     State(api): State<Api>,
     caller: Caller,
     RunPath(id): RunPath,
+    query: Query,
     memory: TraceMemory,
 ) -> Result<Response, ApiError> {
+    let caller = reach(&api, caller, &id, &query, "trace").await?;
     let mut memory = memory.take().await?;
     let trace = api.agent.runs().trace(caller.requester(), &id).await?;
     if let Some(memory) = &mut memory {

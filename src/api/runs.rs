@@ -10,15 +10,16 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Query, RunPath};
 use crate::api::identity::{RequestIdentity, mark_replayed};
+use crate::api::operators::{self, reach};
 use crate::api::paging::page_of;
-use crate::api::params::{IdempotencyKey, RunsQuery};
+use crate::api::params::{IdempotencyKey, RunsQuery, TenantQuery};
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::RunNames;
 use crate::api::wire::run::{CancelMode, Cancellation, List, RunObject, Steering, read_cancellation, read_steering};
 use crate::types::{RunId, RunStatus, SessionId};
 
-/// Lists runs, newest first.
+/// Lists runs, newest first. A key with the scope `operator` sees those of all tenants.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", operation_id = "listRuns",
     params(RunsQuery),
@@ -33,9 +34,9 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
         after: query.parsed("after", RunId::parse)?,
         limit: limit + 1,
     };
-    let Listed { found, searched_to } = api.agent.runs().list(caller.requester(), &filter).await?;
-    let (heads, has_more) = page_of(found, limit);
-    let runs: Vec<_> = heads.iter().map(RunObject::from).collect();
+    let Listed { found, searched_to } = operators::list(&api, &caller, &query, &filter).await?;
+    let (found, has_more) = page_of(found, limit);
+    let runs: Vec<_> = found.iter().map(|(tenant, head)| RunObject::from(head).of(tenant.as_ref())).collect();
     let list = List::new(runs, has_more, |run| run.id.to_owned());
     Ok(axum::Json(list.searched_to(searched_to.map(|run| run.to_string()))).into_response())
 }
@@ -43,12 +44,18 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
 /// Reads a run with its report.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs", operation_id = "getRun",
-    params(RunPath),
+    params(RunPath, TenantQuery),
     responses((status = 200, description = "The run", body = RunObject<'_>)),
 )]
-pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -> Result<Response, ApiError> {
+pub async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let caller = reach(&api, caller, &id, &query, "read").await?;
     let view = api.agent.runs().get(caller.requester(), &id).await?;
-    Ok(axum::Json(RunObject::from(&view)).into_response())
+    Ok(axum::Json(RunObject::from(&view).of(caller.shown_tenant())).into_response())
 }
 
 /// Cancels a run and answers once it has stopped.
@@ -57,7 +64,7 @@ pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancelRun",
     request_body = Option<Cancellation>,
-    params(RunPath),
+    params(RunPath, TenantQuery),
     responses(
         (status = 200, description = "The run as it ended", body = RunObject<'_>),
         (status = 202, description = "The run, which stops when its step is done", body = RunObject<'_>),
@@ -67,8 +74,10 @@ pub async fn cancel(
     State(api): State<Api>,
     caller: Caller,
     RunPath(id): RunPath,
+    query: Query,
     body: JsonText,
 ) -> Result<Response, ApiError> {
+    let caller = reach(&api, caller, &id, &query, "cancel").await?;
     let (runs, requester) = (api.agent.runs(), caller.requester());
     let mode = read_cancellation(body.as_str()?)?;
     let view = match mode {
@@ -77,7 +86,7 @@ pub async fn cancel(
     };
     let goes_on = mode == CancelMode::AfterStep && !view.head.status.is_final();
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, axum::Json(RunObject::from(&view))).into_response())
+    Ok((status, axum::Json(RunObject::from(&view).of(caller.shown_tenant()))).into_response())
 }
 
 /// Lets messages join a live run's conversation before its next model call.

@@ -78,7 +78,8 @@ impl KeyConfig {
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs, \
              sessions, skills and what agents [remember](memory.md), `approvals` approves tool calls, `steer` sends messages and answers to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
              deletes sessions, `memory` writes and deletes what agents remember, `skills` writes and deletes [skills](skills.md) and files of agents, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
-             `tools` accepts definitions of tools that are held back, `agents` changes the [agents of the tenant](agents.md).",
+             `tools` accepts definitions of tools that are held back, `agents` changes the [agents of the tenant](agents.md), `operator` lists, reads and cancels the \
+             [runs of all tenants](operations.md#runs-of-all-tenants).",
             Scopes::of_tenant(),
         );
         let requests_per_minute = section

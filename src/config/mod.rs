@@ -65,6 +65,7 @@ mod store;
 mod store_url;
 mod template;
 mod to_json;
+mod tokens;
 mod tool;
 mod tool_pattern;
 mod traces;
@@ -113,6 +114,7 @@ pub use skills::SkillsConfig;
 pub use store::{BackupConfig, StoreConfig};
 pub use store_url::StoreUrl;
 pub use template::{JsonTemplate, Piece, TextTemplate};
+pub use tokens::TokensConfig;
 pub use tool::HttpToolConfig;
 pub use traces::{OtlpProtocol, TracedContent, TracesConfig};
 pub use upstream::{

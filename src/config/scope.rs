@@ -36,6 +36,8 @@ pub enum Scope {
     Agents,
     /// Create, change and delete schedules, and begin their runs.
     Schedules,
+    /// List, read and cancel the runs of all tenants.
+    Operator,
 }
 
 impl Word for Scope {
@@ -53,6 +55,7 @@ impl Word for Scope {
         ("tools", Self::Tools),
         ("agents", Self::Agents),
         ("schedules", Self::Schedules),
+        ("operator", Self::Operator),
     ];
 }
 
@@ -78,13 +81,15 @@ impl Scopes {
     /// operator did not.
     #[must_use]
     pub fn of_tenant() -> Self {
-        let is_given = |scope: &Scope| !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents | Scope::Skills);
+        let is_given = |scope: &Scope| {
+            !matches!(scope, Scope::Metrics | Scope::Tools | Scope::Agents | Scope::Skills | Scope::Operator)
+        };
         Self(Self::all().0.into_iter().filter(is_given).collect())
     }
 
     /// These.
-    #[cfg(test)]
-    pub(crate) fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+    #[must_use]
+    pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self(scopes.into_iter().collect())
     }
 
@@ -105,7 +110,7 @@ impl FromToml for Scopes {
         if scopes.is_empty() {
             return Err(Misread::new(
                 value,
-                "a key without any scope could do nothing; leave the list out for all but `metrics`, `tools`, `agents` and `skills`",
+                "a key without any scope could do nothing; leave the list out for all but `metrics`, `tools`, `agents`, `skills` and `operator`",
             ));
         }
         Ok(Self(scopes))

@@ -37,6 +37,7 @@ use super::server::{ServerConfig, exposure};
 use super::skills::SkillsConfig;
 use super::store::StoreConfig;
 use super::store_url::StoreUrl;
+use super::tokens::TokensConfig;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
@@ -96,6 +97,8 @@ pub struct Settings {
     pub hooks: Vec<HookConfig>,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
+    /// What tokens for pages are signed with; `None` where keys give none.
+    pub tokens: Option<TokensConfig>,
     /// Which tool calls are made, asked for and denied, of all callers.
     pub policy: Arc<Layer>,
     /// What agents may name as tools.
@@ -249,9 +252,8 @@ impl Settings {
         let layers = read_layers(root, &mut agents);
         let policy = Arc::new(root.section("policy", |section| Layer::read(section, LayerOwner::Server, None)));
         let hooks = root.named("hooks", None, HookConfig::read);
-        let keys = read_keys(root, &agents);
-        approval::check(root, &agents, &keys);
-        asked_guardrails::check(root, &agents, &upstreams, &hooks);
+        let (keys, tokens) = read_callers(root, &agents);
+        check_agents(root, &agents, (&keys, &upstreams, &hooks));
         Self {
             server,
             store,
@@ -272,6 +274,7 @@ impl Settings {
             skills,
             hooks,
             keys,
+            tokens,
             policy,
             known_tools,
             input_guard,
@@ -307,15 +310,28 @@ fn read_layers(root: &mut Section<'_>, agents: &mut BTreeMap<String, AgentConfig
     root.named("layers", None, read_layer).into()
 }
 
-/// The keys, each of which knows those before it.
-fn read_keys(root: &mut Section<'_>, agents: &BTreeMap<String, AgentConfig>) -> Vec<KeyConfig> {
+/// Reports what agents name that is not there.
+fn check_agents(
+    root: &Section<'_>,
+    agents: &BTreeMap<String, AgentConfig>,
+    (keys, upstreams, hooks): (&[KeyConfig], &[Upstream], &[HookConfig]),
+) {
+    approval::check(root, agents, keys);
+    asked_guardrails::check(root, agents, upstreams, hooks);
+}
+
+/// The keys, each of which knows those before it, and what their tokens are signed with.
+fn read_callers(
+    root: &mut Section<'_>,
+    agents: &BTreeMap<String, AgentConfig>,
+) -> (Vec<KeyConfig>, Option<TokensConfig>) {
     let mut keys: Vec<KeyConfig> = Vec::new();
     root.named("keys", None, |name, section| {
         let key = KeyConfig::read(name, section, agents, &keys)?;
         keys.push(key);
         Some(())
     });
-    keys
+    (keys, root.optional_section("tokens", TokensConfig::read))
 }
 
 /// The upstreams, and where they were found.

@@ -162,6 +162,7 @@ pub(super) fn generation(
         policies: Policies::new(settings.policy.clone(), &settings.keys),
         layers: PromptLayers::new(settings.layers.clone(), &settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
+        tokens: settings.tokens.clone(),
         health,
         requests_per_minute: settings.server.requests_per_minute,
         ..Generation::default()

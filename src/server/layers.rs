@@ -85,12 +85,12 @@ fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
     let unknown = LogFields::default();
     let fields = response.extensions().get().unwrap_or(&unknown);
-    let LogFields { tenant, key, trace_id, code, model, tokens, cost_usd, route: _ } = fields;
+    let LogFields { tenant, key, token, trace_id, code, model, tokens, cost_usd, route: _ } = fields;
     let tenant = tenant.as_ref().map(field::display);
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
-                parent: span, status, latency_ms, run, tenant, key, trace_id, code, model, tokens, cost_usd, "served"
+                parent: span, status, latency_ms, run, tenant, key, token, trace_id, code, model, tokens, cost_usd, "served"
             )
         };
     }

@@ -21,7 +21,7 @@ LAST_ID = re.compile(r"\b(run|call)_[0-9a-f]{32}\b")
 SHOWN_ID = re.compile(r"\b(run|call)_[0-9a-f]{4,}…")
 # What a shell says of what a page kills.
 KILLED = re.compile(r"^bash: line \d+: +\d+ Killed .*\n", re.M)
-FOREGROUND = re.compile(r"^((?:[A-Z_]+=\S+ )*(?:loopgate serve|python3 -m http\.server|node \S*backend\.mjs)[^&#\n]*?)( *#.*)?$", re.M)
+FOREGROUND = re.compile(r"^((?:[A-Z_]+=\S+ )*(?:loopgate serve|python3 -m http\.server|node \S*(?:backend|tokens)\.mjs)[^&#\n]*?)( *#.*)?$", re.M)
 
 # What stands before the programs of the machine. Nothing is built or installed: the program is there.
 SHIMS = {

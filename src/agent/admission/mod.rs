@@ -87,6 +87,22 @@ pub struct Started {
 }
 
 impl Admission {
+    /// Takes in requests whose runs this launcher launches.
+    pub(super) fn new(launcher: &Arc<Launcher>, agents: Arc<StoredAgents>) -> Self {
+        Self {
+            agents,
+            ledger: launcher.ledger.clone(),
+            generations: launcher.generations.clone(),
+            sessions: launcher.sessions.clone(),
+            limits: launcher.limits.clone(),
+            ownership: launcher.ownership.clone(),
+            followers: launcher.followers.clone(),
+            launcher: launcher.clone(),
+            control: Arc::new(Control::new(launcher)),
+            lifecycle: launcher.lifecycle.clone(),
+        }
+    }
+
     /// The generation that a request is served by.
     fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
         new.generation.clone().unwrap_or_else(|| self.generations.current())

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 pub use self::documents::{
     COLLECTIONS, SCHEDULES, agent_version, agents_index, agents_partition, collection, collection_entry, documents_of,
-    documents_partition, due_schedule, due_schedules_partition, schedule, schedule_lease, schedules_count,
-    schedules_partition, user_partition,
+    documents_partition, due_schedule, due_schedules_partition, revocations, revocations_partition, schedule,
+    schedule_lease, schedules_count, schedules_partition, user_partition,
 };
 pub use self::shares::{SLOTS, agent_share, shares_partition, slot, slots_taken, user_share};
 use crate::store::{Key, Partition, Topic};

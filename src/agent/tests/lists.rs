@@ -55,6 +55,53 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
     assert_eq!(sessions.searched_to.unwrap().id.as_str(), format!("gone-{:05}", 2 * MOST_LOOKED_AT - 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_over_tenants_is_one_by_time_and_looks_at_so_many_entries_a_request() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = TestAgent::builder().store(store.clone()).begin();
+    let tenants = ["one", "two", "three"].map(|name| Tenant::parse(name).unwrap());
+    let of = |tenant: &Tenant| NewRun { tenant: tenant.clone(), ..request() };
+    let oldest = agent.start(of(&tenants[1]), None).await.unwrap();
+    let oldest_id = oldest.head.id.clone();
+    watch(oldest).await;
+    for tenant in &tenants {
+        let mut tx = Tx::new(keys::tenant_partition(tenant));
+        for _ in 0..MOST_LOOKED_AT / 2 {
+            let key = keys::run_entry(&RunId::mint());
+            tx = tx.write(Write::Put { key, value: encode(&None::<SessionId>), ttl: None });
+        }
+        store.commit(tx).await.unwrap();
+    }
+    let mut newest = Vec::new();
+    for tenant in tenants.iter().cycle().take(7) {
+        let started = agent.start(of(tenant), None).await.unwrap();
+        newest.push((tenant.clone(), started.head.id.clone()));
+        watch(started).await;
+    }
+    newest.sort_by(|(_, one), (_, other)| other.as_str().cmp(one.as_str()));
+    let mut filter = Filter { limit: 3, ..Filter::default() };
+    let (mut found, mut pages) = (Vec::new(), Vec::new());
+    loop {
+        let listed = agent.runs().list_over(&tenants, None, &filter).await.unwrap();
+        pages.push((listed.found.len(), listed.searched_to.is_some()));
+        let last = listed.found.last().map(|(_, head)| head.id.clone());
+        found.extend(listed.found.into_iter().map(|(tenant, head)| (tenant, head.id)));
+        let Some(last) =
+            listed.searched_to.or_else(|| last.filter(|_| pages.last().is_some_and(|(count, _)| *count == 3)))
+        else {
+            break;
+        };
+        filter.after = Some(last);
+    }
+    newest.push((tenants[1].clone(), oldest_id.clone()));
+    assert_eq!(found, newest);
+    assert_eq!(pages, [(3, false), (3, false), (1, true), (1, false)]);
+    let bound = agent.runs().list_over(&tenants, Some(&[]), &Filter { limit: 3, ..Filter::default() }).await.unwrap();
+    assert!(bound.found.is_empty() && bound.searched_to.is_some(), "a key without agents sees none of their runs");
+    assert_eq!(agent.runs().tenant_of(&tenants, &oldest_id).await.unwrap(), Some(tenants[1].clone()));
+    assert_eq!(agent.runs().tenant_of(&tenants[2..], &oldest_id).await.unwrap(), None);
+}
+
 /// Creates a session at this time.
 async fn create(agent: &TestAgent, id: &str, created_ms: u64) {
     let session = Session { created_ms, ..Session::new(SessionId::parse(id).unwrap()) };

@@ -9,6 +9,7 @@ use http::request::Parts;
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
 use crate::agent::{Agent, Generation, Requester};
+use crate::api::auth::token::Token;
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 use crate::config::{Scope, Scopes};
@@ -25,6 +26,8 @@ pub struct Caller {
     pub agents: Option<Vec<String>>,
     /// What it may do.
     pub scopes: Scopes,
+    /// The token that it shows in place of the key which gave it.
+    pub token: Option<Arc<Token>>,
     /// The configuration that the whole request is served by.
     pub generation: Arc<Generation>,
 }
@@ -60,6 +63,16 @@ impl Caller {
     /// Who asks, for what is there already.
     pub fn requester(&self) -> Requester<'_> {
         Requester { tenant: &self.tenant, agents: self.agents.as_deref() }
+    }
+
+    /// Whether it may list, read and cancel the runs of all tenants: a key that names this scope.
+    pub fn is_operator(&self) -> bool {
+        self.key_name.is_some() && self.token.is_none() && self.scopes.contains(Scope::Operator)
+    }
+
+    /// The tenant, where the caller sees runs of several.
+    pub fn shown_tenant(&self) -> Option<&Tenant> {
+        self.is_operator().then_some(&self.tenant)
     }
 
     /// Refuses a caller whose key lacks this scope.

@@ -1,4 +1,4 @@
-//! Identifies the caller by the key of its request.
+//! Identifies the caller by the key or the token of its request.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,27 +8,66 @@ use subtle::ConstantTimeEq;
 
 use crate::agent::Generation;
 use crate::api::auth::caller::Caller;
+use crate::api::auth::standing::check_time;
+use crate::api::auth::token::{PREFIX, Token};
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
-use crate::config::{Scopes, key};
+use crate::config::{KeyConfig, Scopes, key};
 use crate::types::Tenant;
 
-/// Who calls, by the key that the headers show, and how many requests a minute it may send.
-pub fn identify(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(Caller, Option<NonZeroU32>), ApiError> {
+/// Who calls, and what is counted and looked at besides.
+#[derive(Debug)]
+pub struct Identified {
+    /// The caller.
+    pub caller: Caller,
+    /// How many requests a minute it may send, with all that show the same key or its tokens.
+    pub limit: Option<NonZeroU32>,
+    /// The key's hash, where a token is shown.
+    pub key_hash: [u8; 32],
+}
+
+/// Who calls, by the key or the token that the headers show or that was in the query. Whether a token was revoked is to be looked at.
+pub fn identify(
+    generation: &Arc<Generation>,
+    headers: &HeaderMap,
+    in_query: Option<&str>,
+    now_ms: u64,
+) -> Result<Identified, ApiError> {
     let generation = generation.clone();
     if generation.keys.is_empty() {
         let limit = generation.requests_per_minute.and_then(NonZeroU32::new);
         let (tenant, scopes) = (Tenant::default_tenant(), Scopes::all());
-        return Ok((Caller { tenant, key_name: None, agents: None, scopes, generation }, limit));
+        let caller = Caller { tenant, key_name: None, agents: None, scopes, token: None, generation };
+        return Ok(Identified { caller, limit, key_hash: [0; 32] });
     }
-    let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
+    let in_header = if in_query.is_some() { None } else { presented_key(headers)? };
+    let presented = in_query.or(in_header).ok_or_else(|| unauthorized("no API key was sent"))?;
     let hash = key::hash(presented);
     // Looking a hash up tells nothing of the key; the comparison takes the same time for all.
     let known = generation.keys.get_key_value(&hash).filter(|(known, _)| bool::from(known.ct_eq(&hash)));
-    let (_, key) = known.ok_or_else(|| unauthorized("the API key is not valid"))?;
+    let (key, token) = match known {
+        Some((_, key)) if in_query.is_none() => (key.clone(), None),
+        Some(_) | None if presented.starts_with(PREFIX) => {
+            let (token, key) = read_token(presented, &generation)?;
+            check_time(&token, now_ms)?;
+            (key, Some(Arc::new(token)))
+        }
+        Some(_) | None => return Err(unauthorized("the API key is not valid")),
+    };
+    let scopes = token.as_ref().map_or_else(|| key.scopes.clone(), |token| token.scopes(&key.scopes));
     let limit = key.requests_per_minute.and_then(NonZeroU32::new);
-    let (tenant, key_name, agents) = (key.tenant.clone(), Some(key.name.clone()), key.agents.clone());
-    Ok((Caller { tenant, key_name, agents, scopes: key.scopes.clone(), generation }, limit))
+    let KeyConfig { tenant, name, agents, hash: key_hash, .. } = key;
+    let caller = Caller { tenant, key_name: Some(name), agents, scopes, token, generation };
+    Ok(Identified { caller, limit, key_hash })
+}
+
+fn read_token(presented: &str, generation: &Generation) -> Result<(Token, KeyConfig), ApiError> {
+    let read = generation.tokens.as_ref().and_then(|config| Token::read(presented, config, generation.keys.values()));
+    let invalid = || {
+        let message = "the token is not valid: it is not signed by this server, or the key that gave it is gone";
+        ApiError::new(ErrorCode::InvalidToken, message)
+    };
+    read.map(|(token, key)| (token, key.clone())).ok_or_else(invalid)
 }
 
 fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {

@@ -1,26 +1,35 @@
-//! Authentication: keys, and how many requests each caller may send.
+//! Authentication: keys, the tokens that they give, and how many requests each caller may send.
 //!
 //! A caller's requests are first counted in this process, which costs nothing and protects the store from a flood.
 //! Then the store counts them for all replicas together.
 
 mod caller;
+mod gate;
+mod in_query;
 mod keys;
 mod rate_limit;
+mod standing;
+pub mod token;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
+use http::request::Parts;
 
 pub use caller::{Caller, CallerId};
+pub use gate::{forbidden, of_run};
 pub use rate_limit::RequestRates;
 
+use crate::agent::Agent;
 use crate::agent::limits::rate::RateKey;
-use crate::agent::{Agent, Generation};
-use crate::api::auth::rate_limit::{too_many, write_allowance};
+use crate::api::auth::keys::Identified;
+use crate::api::auth::rate_limit::{Allowance, too_many, write_allowance};
+use crate::api::auth::token::Token;
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::api::trace::trace_id;
@@ -36,23 +45,37 @@ pub struct Guard {
     pub agent: Agent,
 }
 
-/// Whether the headers show a key that is valid, where keys are asked for.
-pub fn check_key(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(), ApiError> {
-    keys::identify(generation, headers).map(drop)
+/// Whether the headers show a key or a token that is valid, where keys are asked for.
+pub fn check_key(agent: &Agent, headers: &HeaderMap) -> Result<(), ApiError> {
+    identify(agent, headers, None).map(drop)
 }
 
 /// Refuses headers that show no key of this scope, where keys are asked for.
-pub fn check_scope(generation: &Arc<Generation>, headers: &HeaderMap, scope: Scope) -> Result<(), ApiError> {
-    keys::identify(generation, headers)?.0.check(scope)
+pub fn check_scope(agent: &Agent, headers: &HeaderMap, scope: Scope) -> Result<(), ApiError> {
+    identify(agent, headers, None)?.caller.check(scope)
 }
 
-/// Lets a request pass if its key is valid and its allowance is not used up. The handler then
+fn identify(agent: &Agent, headers: &HeaderMap, in_query: Option<&str>) -> Result<Identified, ApiError> {
+    keys::identify(&agent.generation(), headers, in_query, agent.revocations().now_ms())
+}
+
+/// Who calls. A token in the query is in the request's address no longer.
+fn identify_request(agent: &Agent, parts: &mut Parts, route: &str) -> Result<Identified, ApiError> {
+    let in_query = in_query::take_token(parts, route);
+    // Without keys there are no tokens, and whoever calls may call.
+    let in_query = if agent.generation().keys.is_empty() { None } else { in_query? };
+    identify(agent, &parts.headers, in_query.as_deref())
+}
+
+/// Lets a request pass if its key or token is valid and its allowance is not used up. The handler then
 /// extracts its [`Caller`].
-pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
+pub async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let (caller, limit) = match keys::identify(&guard.agent.generation(), request.headers()) {
+    let route = parts.extensions.get::<MatchedPath>().cloned();
+    let path = route.as_ref().map(MatchedPath::as_str).unwrap_or_default();
+    let Identified { caller, limit, key_hash } = match identify_request(&guard.agent, &mut parts, path) {
         Ok(known) => known,
         Err(error) => {
             let mut response = error.into_response();
@@ -60,33 +83,58 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
             return response;
         }
     };
-    let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
-    let trace_id = trace_id(request.headers());
+    let (tenant, key, token) = (caller.tenant.clone(), caller.key_name.clone(), caller.token.clone());
+    let trace_id = trace_id(&parts.headers);
     let caller_id = caller.key_name.clone().map_or_else(|| CallerId::Address(counted_as(address)), CallerId::Key);
-    let mut allowance = limit.map(|limit| guard.rates.count(&caller_id, limit));
-    if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
-        let rate_key = match &caller_id {
-            CallerId::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
-            CallerId::Address(address) => RateKey::Address(*address),
-        };
-        if let Some(taken) = guard.agent.limits().count_request(rate_key, allowance.limit).await {
-            allowance.allowed = taken.allowed;
-            allowance.remaining = taken.remaining;
-            allowance.reset = taken.reset;
-        }
-    }
+    let allowance = match limit {
+        Some(limit) => Some(guard.count(&caller, &caller_id, limit).await),
+        None => None,
+    };
     let refused = allowance.as_ref().filter(|allowance| !allowance.allowed);
     let mut response = if let Some(allowance) = refused {
         too_many(allowance).into_response()
+    } else if let Err(error) = guard.check_token(token.as_deref(), &mut parts, path).await {
+        error.into_response()
     } else {
-        request.extensions_mut().insert(caller);
-        request.extensions_mut().insert(caller_id);
-        next.run(request).await
+        parts.extensions.insert(caller);
+        parts.extensions.insert(caller_id);
+        next.run(Request::from_parts(parts, body)).await
     };
     if let Some(allowance) = allowance {
         write_allowance(&allowance, response.headers_mut());
     }
     let logged = LogFields::of(&mut response);
+    logged.token = token.as_ref().map(|token| token.id.clone());
     (logged.tenant, logged.key, logged.trace_id, logged.route) = (Some(tenant), key, trace_id, route);
-    response
+    match token {
+        Some(token) => standing::bounded(response, token, key_hash, guard.agent),
+        None => response,
+    }
+}
+
+impl Guard {
+    /// Counts a request, here and for all replicas.
+    async fn count(&self, caller: &Caller, caller_id: &CallerId, limit: NonZeroU32) -> Allowance {
+        let mut allowance = self.rates.count(caller_id, limit);
+        if !allowance.allowed {
+            return allowance;
+        }
+        let rate_key = match caller_id {
+            CallerId::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
+            CallerId::Address(address) => RateKey::Address(*address),
+        };
+        if let Some(taken) = self.agent.limits().count_request(rate_key, allowance.limit).await {
+            allowance.allowed = taken.allowed;
+            allowance.remaining = taken.remaining;
+            allowance.reset = taken.reset;
+        }
+        allowance
+    }
+
+    /// Refuses a token that was revoked, and what it is not good for.
+    async fn check_token(&self, token: Option<&Token>, parts: &mut Parts, route: &str) -> Result<(), ApiError> {
+        let Some(token) = token else { return Ok(()) };
+        standing::check_revoked(token, &self.agent).await?;
+        gate::pass(token, &self.agent, parts, route).await
+    }
 }

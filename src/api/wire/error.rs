@@ -52,8 +52,16 @@ error_codes! {
     LoopGuard,
     /// The API key is missing or not valid.
     InvalidApiKey,
-    /// The API key lacks the scope for this, or may not use the agent.
+    /// The token is not valid here: it is not signed by this server, its key is gone, or it stands where none may.
+    InvalidToken,
+    /// The token has expired.
+    TokenExpired,
+    /// The token was revoked.
+    TokenRevoked,
+    /// The API key lacks the scope for this, or may not use the agent; or the token is not for this.
     Forbidden,
+    /// The server has no keys, or no secret, to give tokens.
+    TokensDisabled,
     /// A server without keys is called by a name that others may have pointed to it.
     HostNotAllowed,
     /// A server without keys is called by a web page that the operator does not allow.

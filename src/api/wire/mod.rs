@@ -32,6 +32,7 @@ pub mod session;
 pub mod snapshot;
 pub mod splice;
 pub mod stored_agent;
+pub mod token;
 mod told;
 pub mod tree;
 pub mod turn_end;

@@ -22,7 +22,7 @@ use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::progress::Progress;
 use crate::types::trace::TraceId;
-use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
+use crate::types::{Message, Role, RunStatus, SessionId, StopReason, Tenant};
 
 /// A run.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,6 +35,9 @@ pub struct RunObject<'a> {
     /// Where it stands.
     #[schema(value_type = RunStatusText, example = "completed")]
     pub status: &'static str,
+    /// Whose it is; absent but for keys that see the runs of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<&'a str>,
     /// Its session.
     pub session_id: Option<&'a str>,
     /// The trace that it belongs to: that of its request's `traceparent`, or its own while traces are sent.
@@ -95,6 +98,11 @@ impl<'a> RunObject<'a> {
     pub fn queued(head: &'a Head) -> Self {
         Self { status: RunStatus::Queued.as_str(), ..head.into() }
     }
+
+    /// The same, for who must be told whose it is.
+    pub fn of(self, tenant: Option<&'a Tenant>) -> Self {
+        Self { tenant: tenant.map(Tenant::as_str), ..self }
+    }
 }
 
 impl<'a> From<&'a Head> for RunObject<'a> {
@@ -103,6 +111,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             id: head.id.as_str(),
             object: "run",
             status: head.status.as_str(),
+            tenant: None,
             session_id: head.session.as_ref().map(SessionId::as_str),
             trace_id: head.trace.as_ref().map(|trace| trace.id),
             parent: head.parent.as_deref().map(ParentObject::from),

@@ -79,14 +79,14 @@ headers = { a = { evn = "X" } }
     loopgate.toml:3: server.max_bdy: unknown key; did you mean `max_body`?
     loopgate.toml:4: server.port: unknown key; known here: listen, max_body, max_inbox, body_memory, reader_memory, run_memory, max_connections, max_connections_per_address, header_timeout, keep_alive, write_timeout, drain_delay, drain_timeout, cors_origins, hosts, public_url, rate_limit
     loopgate.toml:5: sevrer: unknown key; did you mean `server`?
-    loopgate.toml:6: plugins: unknown key; known here: upstream, server, store, metrics, traces, egress, upstreams, prices, models, mcp, mcpServers, mcp_file, request_mcp, guard, agents, tools, workspace, memory, skills, openapi, layers, policy, hooks, keys
+    loopgate.toml:6: plugins: unknown key; known here: upstream, server, store, metrics, traces, egress, upstreams, prices, models, mcp, mcpServers, mcp_file, request_mcp, guard, agents, tools, workspace, memory, skills, openapi, layers, policy, hooks, keys, tokens
     loopgate.toml:8: agents.default.max_iterations: unknown key; known here: profile, description, model, chain, parallel, consolidate, fallbacks, hedge_after, system, tools, on_limit, context, max_offered_tools, always_offered, tool_errors, loop_guard, planning, reflection, memory, files, user_files, skills, delegates, delegation, trace_content, limits, policy, approval, input_guard, sanitize_output, allow_no_reply, guardrails, prompt, layers
     loopgate.toml:9: agents.default.teammates: unknown key; known here: profile, description, model, chain, parallel, consolidate, fallbacks, hedge_after, system, tools, on_limit, context, max_offered_tools, always_offered, tool_errors, loop_guard, planning, reflection, memory, files, user_files, skills, delegates, delegation, trace_content, limits, policy, approval, input_guard, sanitize_output, allow_no_reply, guardrails, prompt, layers
     loopgate.toml:11: agents.default.limits.timout: unknown key; did you mean `timeout`?
     loopgate.toml:13: models."gpt-5.1".price: `output` is missing: price of a million output tokens
     loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
     loopgate.toml:14: keys.a: needs key_sha256 or key_env
-    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "approvals" or "steer" or "cancel" or "sessions" or "memory" or "skills" or "usage" or "metrics" or "tools" or "agents" or "schedules"
+    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "approvals" or "steer" or "cancel" or "sessions" or "memory" or "skills" or "usage" or "metrics" or "tools" or "agents" or "schedules" or "operator"
     loopgate.toml:18: upstreams.d.base_url: unknown key; known here: kind
     loopgate.toml:22: tools.t.headers.a: give a string, or a table with either env or file
     loopgate.toml:22: tools.t.headers.a.evn: unknown key; did you mean `env`?

@@ -71,6 +71,16 @@ pub fn schedule_lease(id: &ScheduleId) -> Key {
     named(&["firing/", id.as_str()])
 }
 
+/// The partition of what the keys of a tenant revoked of the tokens that they gave.
+pub fn revocations_partition(tenant: &Tenant) -> Partition {
+    Partition::new(named(&[tenant.as_str(), "/tokens"]))
+}
+
+/// What this key revoked.
+pub fn revocations(key_name: &str) -> Key {
+    named(&["revoked/", key_name])
+}
+
 /// The partition of the index of when schedules fire. No tenant can be named like it: their partitions have a second part.
 pub fn due_schedules_partition() -> Partition {
     Partition::new("schedules")

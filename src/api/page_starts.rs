@@ -1,0 +1,137 @@
+//! What a request may ask for that shows a token in place of a key: a run in the token's session, by its agent and for its user, and
+//! nothing that only who knows the key should decide.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::IgnoredAny;
+
+use crate::agent::{Agent, NewRun};
+use crate::api::auth::token::{Bound, Token};
+use crate::api::auth::{forbidden, of_run};
+use crate::api::error::ApiError;
+use crate::api::wire::asked::RequestContext;
+use crate::api::wire::body::{clip, parse};
+use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::openai_chat::request::read_request;
+use crate::api::wire::openai_chat::shape::ResponseShape;
+use crate::types::{CallId, Role, SessionId};
+
+/// What its body may have. What is unknown would be sent to upstreams, so it may not.
+const MEMBERS: [&str; 20] = [
+    "agent",
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "model",
+    "n",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stream",
+    "stream_options",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_p",
+    "user",
+];
+
+/// What its `agent` may have.
+const AGENT_MEMBERS: [&str; 11] = [
+    "background",
+    "delegate_events",
+    "events",
+    "include_report",
+    "intermediate_text",
+    "on_conflict",
+    "on_disconnect",
+    "reconnect_grace_ms",
+    "session_id",
+    "stream_tool_arguments",
+    "tools",
+];
+
+/// Reads a request as one of this token. It need not name the session and the agent, which the token does.
+pub async fn read_of_token(
+    token: &Token,
+    agent: &Agent,
+    body: &str,
+    context: impl Fn(Option<&str>) -> Result<RequestContext, ApiError>,
+) -> Result<(NewRun, ResponseShape), ApiError> {
+    let Bound::Session(session) = &token.on else { return Err(forbidden("this token is for a run alone")) };
+    check_members(body)?;
+    // What the body names is compared with the token below, so it is read without the token's first.
+    let (mut new, mut shape) = read_request(body, context(None)?)?;
+    if new.session.is_none() {
+        (new, shape) = read_request(body, context(Some(session.as_str()))?)?;
+    }
+    bind(token, session, &mut new)?;
+    for run in new.answered.iter().filter_map(CallId::run) {
+        of_run(token, agent, &run).await.map_err(|error| error.at("messages"))?;
+    }
+    Ok((new, shape))
+}
+
+fn check_members(body: &str) -> Result<(), ApiError> {
+    let members: BTreeMap<String, &serde_json::value::RawValue> = parse(body)?;
+    let refused = |path: String| {
+        let message = format!("{path} is for the holder of a key; a token may not ask for it");
+        Err(forbidden(message).at(path))
+    };
+    if let Some(name) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
+        return refused(clip(name).to_owned());
+    }
+    let Some(agent) = members.get("agent").filter(|agent| agent.get() != "null") else { return Ok(()) };
+    // What is wrong with it is said by who reads it.
+    let Ok(JsonObject(agent)) = serde_json::from_str::<JsonObject<BTreeMap<String, IgnoredAny>>>(agent.get()) else {
+        return Ok(());
+    };
+    match agent.keys().find(|name| !AGENT_MEMBERS.contains(&name.as_str())) {
+        Some(name) => refused(format!("agent.{}", clip(name))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what is not of the token, and adds what it says.
+fn bind(token: &Token, session: &SessionId, new: &mut NewRun) -> Result<(), ApiError> {
+    if new.session.as_ref() != Some(session) {
+        return Err(forbidden(format!("this token is for the session {session} alone")).at("agent.session_id"));
+    }
+    if new.run.is_some() || !new.decisions.is_empty() || !new.approvals.is_empty() {
+        return Err(forbidden("a token starts runs and answers calls; it decides nothing about them").at("messages"));
+    }
+    let instructs = |role: Role| matches!(role, Role::System | Role::Developer);
+    if !new.system.is_empty() || new.messages.iter().any(|message| instructs(message.role)) {
+        let message = "instructions are the agent's; a token may not send messages of `system` and `developer`";
+        return Err(forbidden(message).at("messages"));
+    }
+    if new.servers.is_some() {
+        return Err(forbidden("a token may not name servers of tools").at("tools"));
+    }
+    if let Some(agent) = &token.agent {
+        if new.model.as_ref().is_some_and(|model| model != agent) {
+            return Err(forbidden(format!("this token starts the agent {agent:?} alone")).at("model"));
+        }
+        new.model = Some(agent.clone());
+    }
+    let sampling = Arc::make_mut(&mut new.options.sampling);
+    if sampling.user.is_some() && sampling.user != token.user {
+        return Err(forbidden("this token is not for this user").at("user"));
+    }
+    sampling.user.clone_from(&token.user);
+    Ok(())
+}
+
+/// The name under which a request of a token claims its idempotency key: no other session's is found by it.
+pub fn claimed_route(route: &str, token: Option<&Token>) -> String {
+    match token.map(|token| &token.on) {
+        Some(Bound::Session(session)) => format!("{route}/of/{session}"),
+        Some(Bound::Run(run)) => format!("{route}/of/{run}"),
+        None => route.to_owned(),
+    }
+}

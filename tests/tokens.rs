@@ -1,0 +1,446 @@
+//! Tokens for pages: given by a key, used where the key would be, and revoked, on several replicas.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::redis::RedisServer;
+use crate::support::sse::SseReader;
+use crate::support::{Answer, Gate, Reply, TestServer, Upstream, within};
+
+const CHAT: &str = "/v1/chat/completions";
+const AGENT: &str = "/v1/agent/completions";
+const SECRET: &str = "one-secret-of-more-than-32-characters";
+/// How soon a revocation counts everywhere.
+const SOON: Duration = Duration::from_secs(5);
+
+const KEYS: &str = r#"
+    [tokens]
+    secret_env = "TOKEN_SECRET"
+
+    [agents.clerk]
+    model = "test"
+
+    [keys.web]
+    tenant = "acme"
+    key_env = "WEB"
+
+    [keys.reader]
+    tenant = "acme"
+    key_env = "READER"
+    scopes = ["read"]
+
+    [keys.other]
+    key_env = "OTHER"
+"#;
+
+fn config(upstream: &Upstream) -> String {
+    [&upstream.config(), KEYS].concat()
+}
+
+async fn start(config: &str, redis: Option<&RedisServer>) -> TestServer {
+    let builder = TestServer::builder(config).env("TOKEN_SECRET", SECRET);
+    let builder = redis.into_iter().fold(builder, |builder, redis| builder.store(&redis.url()));
+    ["WEB", "READER", "OTHER"].iter().fold(builder, |builder, key| builder.env(key, key)).start().await
+}
+
+/// A request with this key or token.
+async fn send(server: &TestServer, shown: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    let request = server.request(method, path).bearer_auth(shown);
+    let request = match body {
+        Some(body) => request.header("content-type", "application/json").body(body.to_string()),
+        None => request,
+    };
+    server.send(request).await
+}
+
+async fn get(server: &TestServer, shown: &str, path: &str) -> Answer {
+    send(server, shown, Method::GET, path, None).await
+}
+
+async fn post(server: &TestServer, shown: &str, path: &str, body: &Value) -> Answer {
+    send(server, shown, Method::POST, path, Some(body)).await
+}
+
+/// A token that the key `web` gives, and its id.
+async fn token(server: &TestServer, asked: &Value) -> (String, String) {
+    let made = post(server, "WEB", "/v1/tokens", asked).await;
+    assert_eq!((made.status, made.header("cache-control")), (201, "no-store"), "{}", made.body);
+    let text = |name: &str| made.body[name].as_str().expect("it is text").to_owned();
+    (text("token"), text("id"))
+}
+
+fn in_session(session: &str, may: &[&str]) -> Value {
+    json!({"session_id": session, "may": may})
+}
+
+fn says(text: &str) -> Value {
+    json!({"model": "test", "messages": [{"role": "user", "content": text}]})
+}
+
+fn with(mut body: Value, members: &Value) -> Value {
+    for (name, value) in members.as_object().expect("it is an object") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+/// The id of a run in a session that the key began.
+async fn run_of(server: &TestServer, session: &str) -> String {
+    let body = with(says("Hi"), &json!({"agent": {"session_id": session}}));
+    let answer = post(server, "WEB", CHAT, &body).await.ok();
+    answer["agent"]["run_id"].as_str().expect("it has an id").to_owned()
+}
+
+fn is(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, answer.code()), (status, code), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
+    let upstream = Upstream::start((0..20).map(|_| Reply::says("Yes."))).await;
+    let server = start(&config(&upstream), None).await;
+    let (token, _) = token(&server, &in_session("mine", &["follow", "start"])).await;
+    let theirs = run_of(&server, "theirs").await;
+
+    // Neither the session nor anything else of the token need be named.
+    let answer = post(&server, &token, AGENT, &says("Hello")).await.ok();
+    let run = answer["agent"]["run_id"].as_str().expect("it has an id").to_owned();
+    for path in [
+        format!("/v1/runs/{run}"),
+        format!("/v1/runs/{run}/events?stream=false"),
+        "/v1/runs?session_id=mine".to_owned(),
+        "/v1/sessions/mine".to_owned(),
+        "/v1/sessions/mine/messages".to_owned(),
+    ] {
+        let found = get(&server, &token, &path).await;
+        assert_eq!(found.status, 200, "{path}: {}", found.body);
+    }
+    let listed = get(&server, &token, "/v1/runs?session_id=mine").await.ok();
+    assert_eq!((&listed["data"][0]["id"], listed["data"].as_array().map(Vec::len)), (&json!(run), Some(1)));
+    let read = get(&server, "WEB", &format!("/v1/runs/{run}")).await.ok();
+    assert_eq!(read["session_id"], "mine");
+
+    for path in [
+        format!("/v1/runs/{theirs}"),
+        format!("/v1/runs/{theirs}/events?stream=false"),
+        format!("/v1/runs/{run}/trace"),
+        format!("/v1/runs/{run}/tree"),
+        "/v1/runs".to_owned(),
+        "/v1/runs?session_id=theirs".to_owned(),
+        "/v1/runs?session_id=mine&session_id=theirs".to_owned(),
+        "/v1/sessions".to_owned(),
+        "/v1/sessions/theirs".to_owned(),
+        "/v1/sessions/mine/export".to_owned(),
+        "/v1/memory?user=u".to_owned(),
+        "/v1/usage".to_owned(),
+        "/v1/budget".to_owned(),
+        "/v1/models".to_owned(),
+        "/metrics".to_owned(),
+    ] {
+        is(&get(&server, &token, &path).await, 403, "forbidden");
+    }
+    for (method, path) in [
+        (Method::POST, "/v1/tokens".to_owned()),
+        (Method::DELETE, "/v1/tokens".to_owned()),
+        (Method::POST, format!("/v1/runs/{run}/cancel")),
+        (Method::POST, format!("/v1/runs/{run}/messages")),
+        (Method::POST, "/v1/sessions/mine/cancel".to_owned()),
+        (Method::DELETE, "/v1/sessions/mine".to_owned()),
+        (Method::POST, "/v1/responses".to_owned()),
+    ] {
+        is(&send(&server, &token, method.clone(), &path, Some(&json!({}))).await, 403, "forbidden");
+    }
+    let of_anthropic = post(&server, &token, "/v1/messages", &json!({})).await;
+    assert_eq!((of_anthropic.status, &of_anthropic.body["error"]["code"]), (403, &json!("forbidden")));
+    // A run that is not there is not found, whoever asks.
+    let missing = format!("/v1/runs/run_{}", "0".repeat(32));
+    is(&get(&server, &token, &missing).await, 404, "run_not_found");
+}
+
+#[tokio::test]
+async fn a_token_asks_for_nothing_that_only_a_key_decides() {
+    let upstream = Upstream::start((0..20).map(|_| Reply::says("Yes."))).await;
+    let server = start(&config(&upstream), None).await;
+    let asked = with(in_session("mine", &["start"]), &json!({"agent": "clerk", "user": "ada"}));
+    let (token, _) = token(&server, &asked).await;
+    let theirs = run_of(&server, "theirs").await;
+    let call = format!("call_{}0001", &theirs[4..32]);
+    let messages = |messages: Value| json!({"messages": messages});
+    for (members, param) in [
+        (json!({"model": "test"}), "model"),
+        (json!({"agent": {"session_id": "theirs"}}), "agent.session_id"),
+        (json!({"agent": {"run_id": theirs}}), "agent.run_id"),
+        (json!({"agent": {"limits": {"max_iterations": 3}}}), "agent.limits"),
+        (json!({"agent": {"policy": {}}}), "agent.policy"),
+        (json!({"agent": {"prompt": {}}}), "agent.prompt"),
+        (json!({"agent": {"dry_run": true}}), "agent.dry_run"),
+        (json!({"user": "grace"}), "user"),
+        (json!({"provider": {"order": ["x"]}}), "provider"),
+        (json!({"metadata": {"a": "b"}}), "metadata"),
+        (json!({"tools": [{"type": "mcp", "server_label": "x", "server_url": "https://mcp.example.com"}]}), "tools"),
+        (messages(json!([{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hi"}])), "messages"),
+        (messages(json!([{"role": "tool", "tool_call_id": call, "content": "7"}])), "messages"),
+    ] {
+        let body = with(json!({"messages": [{"role": "user", "content": "Hi"}]}), &members);
+        for endpoint in [AGENT, CHAT] {
+            let refused = post(&server, &token, endpoint, &body).await;
+            is(&refused, 403, "forbidden");
+            assert_eq!(refused.body["error"]["param"], param, "{}", refused.body);
+        }
+    }
+    assert_eq!(upstream.requests().len(), 1, "nothing of it reached the model");
+    let named = json!({"model": "clerk", "user": "ada", "agent": {"session_id": "mine", "background": false}});
+    let answer = post(&server, &token, AGENT, &with(says("Hi"), &named)).await;
+    assert_eq!((answer.status, answer.body["model"].as_str()), (200, Some("clerk")), "{}", answer.body);
+    assert_eq!(upstream.requests()[1]["user"], "ada", "the token says for whom a run is");
+}
+
+/// The run of a key and that of a token do not take each other's place.
+#[tokio::test]
+async fn an_idempotency_key_of_a_token_is_its_sessions_own() {
+    let upstream = Upstream::start((0..6).map(|number| Reply::says(&format!("{number}.")))).await;
+    let server = start(&config(&upstream), None).await;
+    let (one, _) = token(&server, &in_session("one", &["start"])).await;
+    let (again, _) = token(&server, &in_session("one", &["start"])).await;
+    let (two, _) = token(&server, &in_session("two", &["start"])).await;
+    let ask = async |shown: &str| {
+        let request = server.json(AGENT, &says("Hi")).bearer_auth(shown).header("idempotency-key", "same");
+        let answer = server.send(request).await.ok();
+        answer["choices"][0]["message"]["content"].clone()
+    };
+    assert_eq!(ask("WEB").await, "0.");
+    assert_eq!(ask(&one).await, "1.");
+    assert_eq!(ask(&two).await, "2.");
+    assert_eq!(ask(&again).await, "1.", "a new token of the session finds the run");
+}
+
+#[tokio::test]
+async fn a_key_gives_no_more_than_it_has() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let run = run_of(&server, "s").await;
+    is(&post(&server, "READER", "/v1/tokens", &in_session("s", &["follow", "steer"])).await, 403, "forbidden");
+    let follows = post(&server, "READER", "/v1/tokens", &json!({"run_id": run, "may": ["follow"]})).await;
+    assert_eq!(follows.status, 201, "{}", follows.body);
+    is(&post(&server, "OTHER", "/v1/tokens", &json!({"run_id": run, "may": ["follow"]})).await, 404, "run_not_found");
+    is(&post(&server, "OTHER", "/v1/tokens", &in_session("s", &["follow"])).await, 404, "session_not_found");
+    let unknown = with(in_session("s", &["start"]), &json!({"agent": "nobody"}));
+    is(&post(&server, "WEB", "/v1/tokens", &unknown).await, 404, "model_not_found");
+    // Of a run it is a token for this run alone.
+    let token = follows.body["token"].as_str().expect("it is text");
+    assert_eq!(get(&server, token, &format!("/v1/runs/{run}")).await.status, 200);
+    is(&get(&server, token, "/v1/sessions/s/messages").await, 403, "forbidden");
+
+    let without = TestServer::builder(&upstream.config()).start().await;
+    let refused = without.post("/v1/tokens", &in_session("s", &["start"])).await;
+    is(&refused, 403, "tokens_disabled");
+    let config = format!("{}[keys.web]\nkey_env = \"WEB\"\n", upstream.config());
+    let without = TestServer::builder(&config).env("WEB", "WEB").start().await;
+    let refused = post(&without, "WEB", "/v1/tokens", &in_session("s", &["start"])).await;
+    is(&refused, 403, "tokens_disabled");
+    assert!(refused.body["error"]["message"].as_str().is_some_and(|said| said.contains("tokens.secret_env")));
+}
+
+/// A stream of a run's events with a token in its address.
+async fn stream(server: &TestServer, run: &str, token: &str) -> reqwest::Response {
+    let client = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
+    let url = format!("{}/v1/runs/{run}/events?token={token}", server.url());
+    within("an answer", client.get(url).send()).await.expect("the server answers")
+}
+
+#[tokio::test]
+async fn a_token_in_the_address_of_a_stream_steers_clear_of_the_log() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held, Reply::says("Steered.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let (token, id) = token(&server, &in_session("mine", &["follow", "start", "steer"])).await;
+    let begun = post(&server, &token, AGENT, &with(says("Hi"), &json!({"agent": {"background": true}}))).await;
+    assert_eq!(begun.status, 202, "{}", begun.body);
+    let run = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let mut events = SseReader::new(stream(&server, &run, &token).await);
+    within("half of the text", events.until(|frame| frame.data.contains("Half"))).await;
+    let steering = json!({"messages": says("More")["messages"]});
+    let steered = post(&server, &token, &format!("/v1/runs/{run}/messages"), &steering).await;
+    assert_eq!(steered.status, 202, "{}", steered.body);
+    gate.open();
+    let rest = within("the end", events.rest()).await;
+    assert!(rest.iter().any(|frame| frame.data.contains("Steered.")), "{rest:?}");
+
+    // Elsewhere in an address it is nothing, and a key never is anything there.
+    let client = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
+    for (path, shown) in [
+        (format!("/v1/runs/{run}"), token.as_str()),
+        (format!("/v1/runs/{run}/events?stream=false"), &token),
+        (format!("/v1/runs/{run}/events"), "WEB"),
+        (format!("/v1/runs/{run}/events"), "lgt_nonsense"),
+    ] {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let request = client.get(format!("{}{path}{sign}token={shown}", server.url()));
+        let refused = Answer::read(within("an answer", request.send()).await.expect("the server answers")).await;
+        is(&refused, 401, "invalid_token");
+        assert!(!refused.body.to_string().contains(shown), "{}", refused.body);
+    }
+    // A path that is none, which errors and the log name.
+    let nowhere = client.get(format!("{}/v1/nowhere?token={token}", server.url())).send().await.expect("it answers");
+    let said = nowhere.text().await.expect("it is text");
+    assert!(!said.contains(&token), "{said}");
+    let line = server.logged(&id).await;
+    assert!(line.contains("\"key\":\"web\""), "the log has the key and the token's id: {line}");
+    let (_, signature) = token.split_once('.').expect("it has a signature");
+    assert!(!server.output().contains(&token) && !server.output().contains(signature), "{}", server.output());
+    let trace = get(&server, "WEB", &format!("/v1/runs/{run}/trace")).await;
+    assert!(!trace.body.to_string().contains(signature), "{}", trace.body);
+}
+
+#[tokio::test]
+async fn a_token_that_is_given_here_is_good_there_and_void_there_within_its_time() {
+    let redis = RedisServer::start().await;
+    let gate = Gate::new();
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held]).await;
+    let config = config(&upstream);
+    let (one, two) = (start(&config, Some(&redis)).await, start(&config, Some(&redis)).await);
+    let may = &["follow", "start", "steer"];
+    let (first, id) = token(&one, &in_session("mine", may)).await;
+    let (second, _) = token(&one, &in_session("mine", may)).await;
+    let begun = post(&two, &first, AGENT, &with(says("Hi"), &json!({"agent": {"background": true}}))).await;
+    assert_eq!(begun.status, 202, "{}", begun.body);
+    let run = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let path = format!("/v1/runs/{run}");
+    for (server, token) in [(&one, &first), (&two, &first), (&one, &second), (&two, &second)] {
+        assert_eq!(get(server, token, &path).await.status, 200);
+    }
+    let open = SseReader::new(stream(&two, &run, &first).await);
+
+    // One of them.
+    let revoked = send(&one, "WEB", Method::DELETE, &format!("/v1/tokens/{id}"), None).await.ok();
+    assert_eq!(revoked, json!({"id": id, "object": "token", "deleted": true}));
+    let since = Instant::now();
+    is(&get(&one, &first, &path).await, 401, "token_revoked");
+    // The stream ends in its middle, without its last frame.
+    let frames = within("the stream's end", open.until_broken()).await;
+    assert!(since.elapsed() <= SOON && frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    is(&get(&two, &first, &path).await, 401, "token_revoked");
+    for server in [&one, &two] {
+        assert_eq!(get(server, &second, &path).await.status, 200);
+    }
+    // Another key revokes nothing of it.
+    send(&one, "READER", Method::DELETE, "/v1/tokens", None).await.ok();
+    assert_eq!(get(&one, &second, &path).await.status, 200);
+
+    // All of them until now.
+    send(&two, "WEB", Method::DELETE, "/v1/tokens", None).await.ok();
+    let since = Instant::now();
+    is(&get(&two, &second, &path).await, 401, "token_revoked");
+    let refused = async {
+        while get(&one, &second, &path).await.status == 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the refusal", refused).await;
+    assert!(since.elapsed() <= SOON, "{:?}", since.elapsed());
+    let (third, _) = token(&one, &in_session("mine", may)).await;
+    for server in [&one, &two] {
+        assert_eq!(get(server, &third, &path).await.status, 200, "what is given after is good");
+    }
+    gate.open();
+}
+
+#[tokio::test]
+async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held]).await;
+    let config = config(&upstream);
+    let server = start(&config, None).await;
+    let brief = with(in_session("mine", &["follow", "start"]), &json!({"ttl_s": 3}));
+    let (long, _) = token(&server, &in_session("mine", &["follow"])).await;
+    let body = with(says("Hi"), &json!({"agent": {"background": true, "session_id": "mine"}}));
+    let begun = post(&server, "WEB", AGENT, &body).await;
+    let run = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let (short, _) = token(&server, &brief).await;
+    // It ends the stream that it opened.
+    let open = SseReader::new(stream(&server, &run, &short).await);
+    let frames = within("the stream's end", open.until_broken()).await;
+    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    let path = format!("/v1/runs/{run}");
+    is(&get(&server, &short, &path).await, 401, "token_expired");
+    assert_eq!(get(&server, &long, &path).await.status, 200);
+
+    for (from, to) in
+        [("key_env = \"WEB\"", "key_env = \"OTHER\""), ("[keys.web]", "[keys.renamed]"), ("tenant = \"acme\"", "")]
+    {
+        let other = if to.contains("OTHER") {
+            config.replacen("[keys.other]\n    key_env = \"OTHER\"", "", 1)
+        } else {
+            config.clone()
+        };
+        server.reload(&other.replacen(from, to, 1)).await;
+        is(&get(&server, &long, &path).await, 401, "invalid_token");
+        server.reload(&config).await;
+        assert_eq!(get(&server, &long, &path).await.status, 200, "the key is what it was");
+    }
+    // A key that is gone takes the streams of its tokens along.
+    let open = SseReader::new(stream(&server, &run, &long).await);
+    let without = config.replacen("[keys.web]\n    tenant = \"acme\"\n    key_env = \"WEB\"", "", 1);
+    assert_ne!(without, config);
+    server.reload(&without).await;
+    let frames = within("the stream's end", open.until_broken()).await;
+    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    gate.open();
+}
+
+#[tokio::test]
+async fn the_secret_is_replaced_without_a_break() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let keys = KEYS.replacen("secret_env = \"TOKEN_SECRET\"", "secret_file = \"SECRET\"", 1);
+    let config = [&upstream.config(), keys.as_str()].concat();
+    let builder = TestServer::builder(&config).file("SECRET", SECRET);
+    let server = ["WEB", "READER", "OTHER"].iter().fold(builder, |builder, key| builder.env(key, key)).start().await;
+    let run = run_of(&server, "mine").await;
+    let (old, _) = token(&server, &in_session("mine", &["follow"])).await;
+    server.write("SECRET", "another-secret-of-more-than-32-characters");
+    server.write("PREVIOUS", SECRET);
+    let both = config.replacen(
+        "secret_file = \"SECRET\"",
+        "secret_file = \"SECRET\"\n    previous_secret_file = \"PREVIOUS\"",
+        1,
+    );
+    let logged = server.reload(&both).await;
+    assert!(!logged.contains(SECRET), "{logged}");
+    let (new, _) = token(&server, &in_session("mine", &["follow"])).await;
+    let path = format!("/v1/runs/{run}");
+    for token in [&old, &new] {
+        assert_eq!(get(&server, token, &path).await.status, 200);
+    }
+    server.reload(&config).await;
+    is(&get(&server, &old, &path).await, 401, "invalid_token");
+    assert_eq!(get(&server, &new, &path).await.status, 200);
+}
+
+/// What its requests take is the key's.
+#[tokio::test]
+async fn what_a_token_takes_counts_against_its_key() {
+    let upstream = Upstream::start((0..4).map(|_| Reply::says("Yes."))).await;
+    let config = config(&upstream).replacen(
+        "key_env = \"WEB\"",
+        "key_env = \"WEB\"\n    requests_per_minute = 3\n    token_budget = { limit = 100_000_000 }",
+        1,
+    );
+    let server = start(&config, None).await;
+    let (token, _) = token(&server, &in_session("mine", &["start", "follow"])).await;
+    let answer = post(&server, &token, AGENT, &says("Hi")).await;
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), "1");
+    assert_eq!(
+        answer.header("x-ratelimit-remaining-tokens"),
+        "",
+        "what is left to the key is not the visitor's to know"
+    );
+    let path = "/v1/sessions/mine/messages";
+    assert_eq!(get(&server, &token, path).await.status, 200);
+    is(&get(&server, &token, path).await, 429, "rate_limit_exceeded");
+    is(&get(&server, "WEB", path).await, 429, "rate_limit_exceeded");
+}
