@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::support::{Gate, Reply, TestServer, Upstream};
 
 const CONFIG: &str = r#"
-    [agents.default.limits]
-    max_concurrent_runs = 2
+    [agents.default]
+    limits = { max_concurrent_runs = 2 }
 
     [agents.slow]
     limits = { max_concurrent_runs = 1, requests_per_minute = 3 }
@@ -42,7 +42,7 @@ async fn a_refusal_says_whose_limit_it_is() {
         Either::Right((answer, _)) => panic!("{}", answer.body),
     };
     for (user, model, says) in [
-        ("ann", "default", "the user \"ann\" of this key may have 1 runs at once"),
+        ("ann", "test", "the user \"ann\" of this key may have 1 runs at once"),
         ("bob", "slow", "the agent \"slow\" may have 1 runs at once"),
     ] {
         let refused = ask(user, model).await;
@@ -50,7 +50,7 @@ async fn a_refusal_says_whose_limit_it_is() {
         assert_eq!((refused.status, code), (429, &json!("rate_limit_exceeded")), "{}", refused.body);
         assert!(message.is_some_and(|message| message.starts_with(says)), "{message:?}");
     }
-    assert_eq!(ask("bob", "default").await.status, 200, "another user's run of another agent");
+    assert_eq!(ask("bob", "test").await.status, 200, "another user's run of another agent");
     gate.open();
     assert_eq!(holds.await.status, 200);
     assert_eq!(ask("ann", "slow").await.status, 200);

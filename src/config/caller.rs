@@ -90,8 +90,7 @@ impl KeyConfig {
              [`[request_mcp]`](#mcp-servers-of-requests).",
             false,
         );
-        let quota = QuotaConfig::read(section);
-        let per_user = section.section("per_user", ShareConfig::of_user);
+        let (quota, per_user) = (QuotaConfig::read(section), section.section("per_user", ShareConfig::of_user));
         let policy = Arc::new(section.section("policy", |policy| Layer::read(policy, LayerOwner::Key, None)));
         let layers = section.named("layers", None, read_layer);
         Some(Self {

@@ -31,7 +31,8 @@ impl Control {
             Err(LookupError::RunNotFound(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if head.status.is_final() {
+        // One that only shortens what models are shown says nothing.
+        if head.status.is_final() || head.compacts {
             return Ok(None);
         }
         let is_told = head.status == RunStatus::RequiresAction && requester.may_use(&head.agent);

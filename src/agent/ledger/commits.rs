@@ -30,7 +30,9 @@ use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::{Versioned, forget_session, keep_session, put_entries};
+use crate::agent::ledger::session::{
+    Versioned, forget_session, keep_session, put_entries, put_session, put_session_document,
+};
 use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
@@ -379,15 +381,6 @@ fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (after, entries): (u64, V
         .write(Write::Append { log: keys::events(&spec.id), after, entries })
         .write(Write::Put { key: keys::head(&spec.id), value: encode(head), ttl: None })
         .write(Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: None })
-}
-
-/// Changes a session's document, and lets all that the session has live as long.
-fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
-    keep_session(put_session_document(tx, session, version, ttl), session, ttl)
-}
-
-fn put_session_document(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
-    tx.put_at(keys::session(), version, encode(session), Some(ttl))
 }
 
 fn under_lease(run: &RunId, fence: Fence) -> Check {

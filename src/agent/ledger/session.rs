@@ -185,3 +185,13 @@ pub(in crate::agent) fn drop_entries(index: Tx, session: &Session) -> Tx {
         .write(Write::Put { key, value, ttl: Some(Retention::DELETED_SESSION_ENTRY) })
         .write(Write::Delete { key: keys::session_by_time(session.created_ms, &session.id) })
 }
+
+/// Changes a session's document, and lets all that the session has live as long.
+pub(super) fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
+    keep_session(put_session_document(tx, session, version, ttl), session, ttl)
+}
+
+/// Changes a session's document.
+pub(super) fn put_session_document(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
+    tx.put_at(keys::session(), version, encode(session), Some(ttl))
+}

@@ -71,14 +71,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         bounds_output: false,
         hides_content: false,
         rules: Arc::new(LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }),
-        limits: Limits {
-            max_iterations: 20,
-            max_tool_calls: None,
-            timeout_ms: 60_000,
-            tool_timeout_ms: 1_000,
-            token_budget: None,
-            cost_budget: None,
-        },
+        limits: limits(),
         policy: None,
         price: Price::default(),
         price_origin: PriceOrigin::Known,
@@ -86,6 +79,17 @@ pub(in crate::agent) fn spec() -> RunSpec {
         warnings: Vec::new(),
         on_limit: OnLimit::Stop,
         options: options(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        max_iterations: 20,
+        max_tool_calls: None,
+        timeout_ms: 60_000,
+        tool_timeout_ms: 1_000,
+        token_budget: None,
+        cost_budget: None,
     }
 }
 

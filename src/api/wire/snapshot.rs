@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use self::unfinished::SnapshotUnfinished;
 pub use self::unfinished::UnfinishedRun;
+use self::unfinished::{SnapshotRun, SnapshotUnfinished};
 use crate::agent::control::Unfinished;
 use crate::agent::session::layers::{MOST_LAYER_BYTES, MOST_LAYERS};
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
@@ -23,7 +23,6 @@ use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::restored::{EnvironmentObject, LeftRun};
 use crate::api::wire::run::RunObject;
 use crate::api::wire::session::{check_ttl, money, tokens};
-use crate::api::wire::vocabulary::RunStatusText;
 use crate::api::wire::write_json;
 use crate::types::context::{Method, SessionContext, Summary, View};
 use crate::types::json::{MAX_NUMBER, is_default};
@@ -69,19 +68,6 @@ pub struct SessionExport<'a> {
     /// With `include=runs`: its runs as `GET /v1/runs/{id}` shows them, newest first. Imports leave them out.
     #[serde(default)]
     pub runs: Option<Vec<SnapshotRun>>,
-}
-
-/// A run in a snapshot, as far as an import reads it.
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct SnapshotRun {
-    /// The run.
-    #[serde(default)]
-    #[schema(example = "run_019a0000000070008000000000000000")]
-    pub id: String,
-    /// Where it stands.
-    #[serde(default)]
-    #[schema(value_type = RunStatusText)]
-    pub status: String,
 }
 
 /// A session in a snapshot. Members that are not known are ignored.

@@ -115,7 +115,10 @@ fn the_default_agent_has_bounds() {
                 tool_timeout: 120s,
                 token_budget: None,
                 cost_budget: None,
-                shared: crate::config::ShareConfig::default(),
+                shared: ShareConfig {
+                    max_concurrent_runs: None,
+                    requests_per_minute: None,
+                },
             },
             policy: Layer {
                 owner: Agent,

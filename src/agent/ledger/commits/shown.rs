@@ -1,8 +1,7 @@
 //! What a session keeps of how its conversation is shown, when a run ends in it. Pure.
 
-use super::put_session;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::Versioned;
+use crate::agent::ledger::session::{Versioned, put_session};
 use crate::store::Tx;
 use crate::types::RunSpec;
 use crate::types::context::SessionContext;

@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::named;
+use crate::config::key::to_hex;
 use crate::store::{Key, Partition};
 use crate::types::{RunId, Tenant};
 
@@ -20,9 +21,7 @@ pub fn agent_share(agent: &str) -> Key {
 /// What counts the runs of a user of a key, or of those that name none. A name may be of any length and of any characters.
 pub fn user_share(key_name: &str, user: Option<&str>) -> Key {
     let Some(user) = user else { return named(&["nobody/", key_name]) };
-    let hash = Sha256::digest(user);
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    named(&["user/", key_name, "/", &hex])
+    named(&["user/", key_name, "/", &to_hex(&Sha256::digest(user).into())])
 }
 
 /// A run's slot among those that its key may have at once.

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::SnapshotRun;
 use crate::agent::control::Unfinished;
 use crate::api::wire::agent::object::RequiredCall;
 use crate::api::wire::error::WireError;
@@ -51,6 +50,19 @@ pub struct SnapshotUnfinished<'a> {
     status: String,
     #[serde(borrow, default)]
     messages: Vec<&'a RawValue>,
+}
+
+/// A run in a snapshot, as far as an import reads it.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct SnapshotRun {
+    /// The run.
+    #[serde(default)]
+    #[schema(example = "run_019a0000000070008000000000000000")]
+    pub id: String,
+    /// Where it stands.
+    #[serde(default)]
+    #[schema(value_type = RunStatusText)]
+    pub status: String,
 }
 
 /// What becomes of the runs of a snapshot that had not ended: what those have said that waited comes behind the session's messages.
