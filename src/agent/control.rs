@@ -38,7 +38,6 @@ use crate::types::{Message, Outcome, Record, RunId, RunStatus, SessionId, Tenant
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it looks by itself.
 const CANCEL_POLL: Duration = Duration::from_millis(500);
-
 /// Runs of a session cancelled at once.
 const CANCELLED_AT_ONCE: usize = 16;
 
