@@ -197,6 +197,20 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
     assert_eq!(upstream.requests()[1]["user"], "ada", "the token says for whom a run is");
 }
 
+#[tokio::test]
+async fn a_page_answers_the_calls_of_its_own_functions() {
+    let upstream = Upstream::start([Reply::calls("look", &json!({})), Reply::says("Seen.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+    let look = json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
+    let asked = post(&server, &token, AGENT, &with(says("Hi"), &json!({"tools": look}))).await.ok();
+    let call = asked["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+    let answer = json!({"model": "test", "messages": [{"role": "tool", "tool_call_id": call, "content": "7"}]});
+    let answered = post(&server, &token, AGENT, &answer).await.ok();
+    assert_eq!(answered["choices"][0]["message"]["content"], "Seen.", "{answered}");
+    assert_eq!(answered["agent"]["run_id"], asked["agent"]["run_id"], "the same run goes on");
+}
+
 /// The run of a key and that of a token do not take each other's place.
 #[tokio::test]
 async fn an_idempotency_key_of_a_token_is_its_sessions_own() {
@@ -357,10 +371,10 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
     let config = config(&upstream);
     let server = start(&config, None).await;
     let brief = with(in_session("mine", &["follow", "start"]), &json!({"ttl_s": 3}));
-    let (long, _) = token(&server, &in_session("mine", &["follow"])).await;
     let body = with(says("Hi"), &json!({"agent": {"background": true, "session_id": "mine"}}));
     let begun = post(&server, "WEB", AGENT, &body).await;
     let run = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let (long, _) = token(&server, &in_session("mine", &["follow"])).await;
     let (short, _) = token(&server, &brief).await;
     // It ends the stream that it opened.
     let open = SseReader::new(stream(&server, &run, &short).await);

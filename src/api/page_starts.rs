@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::agent::{Agent, NewRun};
 use crate::api::auth::token::{Bound, Token};
@@ -12,7 +12,6 @@ use crate::api::auth::{forbidden, of_run};
 use crate::api::error::ApiError;
 use crate::api::wire::asked::RequestContext;
 use crate::api::wire::body::{clip, parse};
-use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::request::read_request;
 use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::types::{CallId, Role, SessionId};
@@ -64,12 +63,9 @@ pub async fn read_of_token(
     context: impl Fn(Option<&str>) -> Result<RequestContext, ApiError>,
 ) -> Result<(NewRun, ResponseShape), ApiError> {
     let Bound::Session(session) = &token.on else { return Err(forbidden("this token is for a run alone")) };
-    check_members(body)?;
-    // What the body names is compared with the token below, so it is read without the token's first.
-    let (mut new, mut shape) = read_request(body, context(None)?)?;
-    if new.session.is_none() {
-        (new, shape) = read_request(body, context(Some(session.as_str()))?)?;
-    }
+    // A body that names its session is compared with the token below.
+    let own = if names_session(body)? { None } else { Some(session.as_str()) };
+    let (mut new, shape) = read_request(body, context(own)?)?;
     bind(token, session, &mut new)?;
     for run in new.answered.iter().filter_map(CallId::run) {
         of_run(token, agent, &run).await.map_err(|error| error.at("messages"))?;
@@ -77,8 +73,9 @@ pub async fn read_of_token(
     Ok((new, shape))
 }
 
-fn check_members(body: &str) -> Result<(), ApiError> {
-    let members: BTreeMap<String, &serde_json::value::RawValue> = parse(body)?;
+/// Refuses members that a token may not ask for, and says whether the body names a session.
+fn names_session(body: &str) -> Result<bool, ApiError> {
+    let members: BTreeMap<String, &RawValue> = parse(body)?;
     let refused = |path: String| {
         let message = format!("{path} is for the holder of a key; a token may not ask for it");
         Err(forbidden(message).at(path))
@@ -86,14 +83,12 @@ fn check_members(body: &str) -> Result<(), ApiError> {
     if let Some(name) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
         return refused(clip(name).to_owned());
     }
-    let Some(agent) = members.get("agent").filter(|agent| agent.get() != "null") else { return Ok(()) };
-    // What is wrong with it is said by who reads it.
-    let Ok(JsonObject(agent)) = serde_json::from_str::<JsonObject<BTreeMap<String, IgnoredAny>>>(agent.get()) else {
-        return Ok(());
-    };
+    // What is wrong with it is said by the reader of the whole request.
+    let agent = members.get("agent").map(|agent| serde_json::from_str::<BTreeMap<String, &RawValue>>(agent.get()));
+    let Some(Ok(agent)) = agent else { return Ok(false) };
     match agent.keys().find(|name| !AGENT_MEMBERS.contains(&name.as_str())) {
         Some(name) => refused(format!("agent.{}", clip(name))),
-        None => Ok(()),
+        None => Ok(agent.get("session_id").is_some_and(|session| session.get() != "null")),
     }
 }
 

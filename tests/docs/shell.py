@@ -132,7 +132,7 @@ class Shell:
             if "loopgate serve" in line:
                 listen = re.search(r"--listen \S*:(\d+)", line)
                 found.add(listen[1] if listen else self.ports["8080"])
-            elif "http.server" in line or "backend.mjs" in line:
+            elif "http.server" in line or re.search(r"node \S*(backend|tokens)\.mjs", line):
                 found.add(re.search(r"(?:http\.server |PORT=)(\d+)", line)[1])
         return sorted(found)
 
