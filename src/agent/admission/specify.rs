@@ -120,10 +120,9 @@ type Offered<'a> = (&'a Selected, &'a ServerTools);
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
 fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Result<RunSpec, StartError> {
     let ((session, asked), (selected, servers)) = (asked, offered);
-    let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
+    let price::Counted { options, price, warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
-    warnings.extend(new.warnings.iter().cloned().chain(left_out));
     let Called { upstream, model_name, facts, price_origin, .. } = called;
     let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     Ok(RunSpec {
@@ -169,7 +168,7 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         policy: None,
         price,
         price_origin,
-        warnings,
+        warnings: warnings.into_iter().chain(new.warnings.iter().cloned()).chain(left_out).collect(),
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
         rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
         hedge_after_ms: settings.hedge_after.map(millis),

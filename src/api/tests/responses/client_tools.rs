@@ -203,12 +203,12 @@ async fn a_request_with_other_tools_goes_on_with_another_run() {
 /// A continued response may need no reader where the run's first one did.
 #[tokio::test(start_paused = true)]
 async fn a_response_in_the_background_outlives_its_readers_wherever_its_run_began() {
-    let late = Say::Late(60_000, Box::new(Say::Text(&["Rain."])));
+    let late = Say::Late(30_000, Box::new(Say::Text(&["Rain."])));
     let server = Server::new(calling(vec![late]));
     let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
     let more = json!({"previous_response_id": first["id"], "tools": [weather()], "background": true});
     let begun = server.ok(&with(ask(json!([output(&first["output"][0], "rain")])), &more)).await;
-    tokio::time::sleep(std::time::Duration::from_secs(90)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     let ended = server.get(&begun["id"]).await;
     assert_eq!((&ended["status"], text(&ended)), (&json!("completed"), "Rain.".to_owned()));
 }

@@ -119,10 +119,10 @@ async fn ids_that_lead_nowhere_are_not_found() {
 #[tokio::test]
 async fn items_that_are_named_are_bounded() {
     let server = Server::new(vec![Say::Text(&["one"])]);
-    let first = server.ok(&ask("x".repeat(1 << 20))).await;
+    let first = server.ok(&ask("x".repeat(4_000))).await;
     let path = format!("/v1/responses/{}/input_items", first["id"].as_str().unwrap());
     let named = json!({"type": "item_reference", "id": server.call(Method::GET, &path).await.1["data"][0]["id"]});
-    let (status, .., message) = server.refused(&ask(vec![named.clone(); 11])).await;
+    let (status, .., message) = server.refused(&ask(vec![named.clone(); 3_000])).await;
     assert_eq!((status, message.contains("bytes together")), (400, true), "{message}");
     let (status, .., message) = server.refused(&ask(vec![named; 10_001])).await;
     assert_eq!((status, message.contains("at most 10000 items")), (400, true), "{message}");

@@ -37,7 +37,7 @@ fn what_became_void_is_left_out_of_a_response() {
 #[test]
 fn a_stream_that_breaks_off_ends_with_an_error_that_takes_no_number() {
     let mut events = events(Some(0));
-    let mut out = bytes::BytesMut::new();
+    let mut out = BytesMut::new();
     let records = record(vec![Event::RunStarted, Event::TextDelta { step: 1, text: "half".into() }]);
     records.iter().for_each(|record| events.encode(record, &mut out));
     let frames = events.frames();
