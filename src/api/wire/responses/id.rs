@@ -86,6 +86,7 @@ mod tests {
             assert_eq!(run_of_item(&id), Some(run.clone()), "{id}");
             assert!(id.len() <= 64, "{id}");
         }
+        assert!(is_given(&given(&run, 1, 7)) && !is_given(&said("msg", &run, 2, 300)));
     }
 
     #[test]
