@@ -93,6 +93,9 @@ pub struct NewRun {
     /// Whether no client waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
     /// of a budget, nor answers a run that waits, nor takes its place.
     pub unattended: bool,
+    /// Whether its client sends the whole conversation each time: where a request asks for other tools than the run that it
+    /// answers, another run can go on with that.
+    pub sends_all: bool,
     /// What it has of the run that begins it. Boxed, as most requests come from callers.
     pub of: Option<Box<ChildOf>>,
     /// What the caller should know about the request.
@@ -371,6 +374,7 @@ impl NewRun {
             options,
             waits_for_the_end: false,
             unattended: false,
+            sends_all: false,
             of: None,
             warnings: Vec::new(),
             claim: None,

@@ -198,14 +198,11 @@ impl From<StartError> for ApiError {
 
 impl From<PreviousError> for ApiError {
     fn from(error: PreviousError) -> Self {
-        let message = error.to_string();
+        let (message, previous) = (error.to_string(), "previous_response_id");
         match error {
-            PreviousError::NotFound(_) => {
-                Self::new(ErrorCode::PreviousResponseNotFound, message).at("previous_response_id")
-            }
-            PreviousError::NotReady(_) | PreviousError::WaitsForApproval(_) => {
-                Self::new(ErrorCode::PreviousResponseNotReady, message).at("previous_response_id")
-            }
+            PreviousError::NotFound(_) => Self::new(ErrorCode::PreviousResponseNotFound, message).at(previous),
+            PreviousError::NotReady(_) => Self::new(ErrorCode::PreviousResponseNotReady, message).at(previous),
+            PreviousError::Rewritten(_) => Self::invalid(previous, message),
             PreviousError::Unanswered(_) | PreviousError::NoSuchCall(_) | PreviousError::Undecided(_) => {
                 Self::invalid("input", message)
             }

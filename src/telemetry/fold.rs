@@ -99,6 +99,8 @@ pub struct RunFold {
     is_queued: bool,
     waits: bool,
     handed_off: bool,
+    /// Whether somebody decided about the calls that it waited with, or their time was up.
+    is_decided: Option<bool>,
     /// How the last step failed, if the run has not gone on since.
     failed: Option<FailureClass>,
     /// What failed, if the run is to stop for it.
@@ -121,6 +123,7 @@ impl RunFold {
             is_queued: spec.queued_at.is_some(),
             waits: status == RunStatus::RequiresAction,
             handed_off,
+            is_decided: None,
             failed: None,
             stopped_by: None,
             is_stopping: false,
@@ -138,7 +141,6 @@ impl RunFold {
             | Event::ToolArgumentsDelta { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
-            | Event::ApprovalResolved(_)
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
             | Event::QuestionAsked(_)
@@ -154,6 +156,7 @@ impl RunFold {
             | Event::CommandsApplied { .. } => return,
             Event::RunQueued => Observation::Accepted,
             Event::RunStarted => self.start(record.at_ms),
+            Event::ApprovalResolved(approval) => return self.is_decided = Some(!approval.is_expiry()),
             Event::RunResumed { leg } => Observation::Resumed(self.resume(leg.is_some())),
             Event::StepStarted { reserved, model, .. } => {
                 self.begin_step(model.as_ref(), *reserved, record.at_ms);
@@ -283,6 +286,7 @@ impl RunFold {
     }
 
     fn resume(&mut self, by_client: bool) -> ResumeCause {
+        let by_client = self.is_decided.take().unwrap_or(by_client);
         // Nothing was done meanwhile.
         self.step_began_ms = None;
         let (waited, handed_off) = (std::mem::take(&mut self.waits), std::mem::take(&mut self.handed_off));

@@ -102,6 +102,12 @@ pub enum ApprovalDecision {
 }
 
 impl Approval {
+    /// Whether nobody decided in time.
+    #[must_use]
+    pub fn is_expiry(&self) -> bool {
+        self.decision == ApprovalDecision::Expire
+    }
+
     /// How the call is answered without being made; `None` if it is made.
     #[must_use]
     pub fn answer(&self) -> Option<ToolOutcome> {

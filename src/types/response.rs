@@ -25,6 +25,9 @@ pub struct ResponseTerms {
     /// The labels under which its client can be asked for approvals; `*` for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<String>,
+    /// What its client calls the servers whose tools it selects, where it selects some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<String, String>,
     /// The client's tools that are called with a text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<String>,

@@ -201,6 +201,9 @@ pub struct RunSpec {
     /// How many of the session's messages precede this run's.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history_len: u64,
+    /// How often messages of the session were replaced before: these are counted as they stand since.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub splices: u64,
     /// What of the session's messages and its own the model is shown when the run begins; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<Arc<View>>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agent::admission::approve::{self, Decided};
+use crate::agent::admission::approve::Decided;
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::question::answered_in_words;
@@ -31,7 +31,7 @@ use crate::types::{CallId, History, Message, Role, RunId, RunSpec, RunStatus};
 /// What a request to a waiting run comes to.
 enum Admitted {
     /// The run goes on.
-    GoesOn(Vec<Approval>, Leg),
+    GoesOn(Vec<Approval>, Option<Leg>),
     /// The run waits on, for what is not decided yet.
     WaitsOn(Vec<Approval>),
 }
@@ -122,7 +122,7 @@ impl Admission {
             }
         };
         let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
-        let answer = Answer { approvals, leg: Some(leg), claim };
+        let answer = Answer { approvals, leg, is_of_client: true, claim };
         let resumed = self.launcher.resume(idle, Some(answer), generation, memory).await;
         Ok(resumed.map(|follower| {
             let head = Head { status: RunStatus::InProgress, ..head.clone() };
@@ -149,7 +149,7 @@ impl Admission {
                 return Err(StartError::WaitsForApproval { run: idle.spec().id.clone(), tools: tools.join(", ") });
             }
             let leg = self.admit_answers(new, idle, generation, claim).await?;
-            return Ok(Admitted::GoesOn(Vec::new(), leg));
+            return Ok(Admitted::GoesOn(Vec::new(), Some(leg)));
         }
         let Decided { approvals, is_all } = self.check_approvals(new, idle, generation).await?;
         if !is_all {
@@ -162,7 +162,8 @@ impl Admission {
         }
         let account = self.limits.take_slot(idle.spec(), &generation.quotas).await?;
         self.aim_claim(claim, idle, account).await?;
-        Ok(Admitted::GoesOn(approvals, approve::leg(new, idle.run())))
+        let leg = idle.run().leg_of_decisions().map(|leg| asked_by(new, idle.run(), leg));
+        Ok(Admitted::GoesOn(approvals, leg))
     }
 
     /// Lets a request's claim name the run that it continues. If that fails, the run goes on waiting: this request has its
@@ -213,6 +214,14 @@ impl Admission {
         let claim = new.claim.as_ref().map(|claim| claim.name.clone());
         Ok(Leg { number, claim, asked, answers, decisions, warnings: warnings(new, idle.run()), guarded })
     }
+}
+
+/// The leg with what the log keeps of the request whose decisions let a run go on.
+fn asked_by(new: &NewRun, run: &Run, mut leg: Leg) -> Leg {
+    // What its response says is the request's own, if it came through the Responses API.
+    leg.asked.options.response.clone_from(&new.options.response);
+    let claim = new.claim.as_ref().map(|claim| claim.name.clone());
+    Leg { claim, warnings: warnings(new, run), ..leg }
 }
 
 /// What the request asks for beside its messages, as the log keeps it.

@@ -15,12 +15,9 @@ use crate::agent::machine::Run;
 use crate::agent::request::{CallApproval, NewRun};
 use crate::guard::rails::failed;
 use crate::types::approval::{Approval, ApprovalDecision, ApprovalRequest, ApprovalTerms};
-use crate::types::conversation::requested;
-use crate::types::event::{Asked, Leg};
 use crate::types::guard::{GuardPoint, Guardrail};
 use crate::types::pattern::matches;
 use crate::types::policy::{Judged, Policy, Verdict};
-use crate::types::run::RunOptions;
 use crate::types::{RunSpec, ToolCall};
 
 /// What decisions about the calls of a waiting run come to.
@@ -55,34 +52,6 @@ impl Admission {
         };
         let is_all = !run.approval_requests().any(is_left);
         Ok(Decided { approvals, is_all })
-    }
-}
-
-/// What the log keeps of a request whose decisions let a run go on.
-pub(super) fn leg(new: &NewRun, run: &Run) -> Leg {
-    let spec = run.spec();
-    let number = run.leg() + 1;
-    let asked = Asked {
-        model: None,
-        system: Vec::new(),
-        client_tools: spec.client_tools.iter().map(|tool| tool.name.clone()).collect(),
-        max_output_tokens: None,
-        // What its response says is the request's own, if it came through the Responses API.
-        options: RunOptions {
-            response: new.options.response.clone().or_else(|| spec.options.response.clone()),
-            ..spec.options.clone()
-        },
-    };
-    let claim = new.claim.as_ref().map(|claim| claim.name.clone());
-    let answers = requested(&spec.id, number, Vec::new());
-    Leg {
-        number,
-        claim,
-        asked: Box::new(asked),
-        answers,
-        decisions: Vec::new(),
-        warnings: Vec::new(),
-        guarded: Vec::new(),
     }
 }
 

@@ -73,7 +73,7 @@ impl Admission {
     /// What a request would be as a run now.
     pub async fn dry_run(&self, new: &NewRun) -> Result<DryRun, StartError> {
         let Some(previous) = &new.previous else { return self.dry_run_of(new).await };
-        let new = self.after_previous(new, previous).await?;
+        let new = self.with_previous(new, previous).await?;
         self.dry_run_of(&new).await
     }
 

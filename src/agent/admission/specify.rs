@@ -157,6 +157,7 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         system: Vec::new(),
         prompt: None,
         history_len: session.map_or(0, |session| session.message_count),
+        splices: session.map_or(0, |session| session.spliced().times),
         view: None,
         compacts: new.compacts(),
         input_since: 0,

@@ -17,9 +17,11 @@ pub enum PreviousError {
     /// It ended with no such call.
     #[error("No tool call found for function call output with call_id {0}.")]
     NoSuchCall(CallId),
-    /// It waits for approvals, and the request decides nothing.
-    #[error("The response '{0}' waits for an approval: answer with an mcp_approval_response item, or cancel it.")]
-    WaitsForApproval(String),
+    /// Messages before it were replaced since.
+    #[error(
+        "What was said before the response '{0}' was replaced in its session: continue the session by `conversation`."
+    )]
+    Rewritten(String),
     /// It waits for approvals that the request does not decide.
     #[error(
         "The call {0} still waits for an approval: decide all calls in one request. Where several must approve a call, \

@@ -138,7 +138,8 @@ impl Launcher {
         generation: &Generation,
     ) -> Result<Prepared, Unavailable> {
         let history = self.sessions.history(&idle.spec().tenant, &found.session).await?;
-        let mut begun = RunSpec { history_len: found.session.message_count, ..(**idle.spec()).clone() };
+        let (history_len, splices) = (found.session.message_count, found.session.spliced().times);
+        let mut begun = RunSpec { history_len, splices, ..(**idle.spec()).clone() };
         if begun.history_len > 0 && begun.rules.planning.is_some() {
             // The run before it has begun the conversation.
             Arc::make_mut(&mut begun.rules).planning = None;

@@ -45,8 +45,10 @@ pub(in crate::agent) enum NotResumed {
 pub(in crate::agent) struct Answer {
     /// What was decided about calls that waited for an approval.
     pub(in crate::agent) approvals: Vec<Approval>,
-    /// What the log keeps of the request; `None` if no answer came in time.
+    /// The leg that begins; `None` where a reader reads on over the wait.
     pub(in crate::agent) leg: Option<Leg>,
+    /// Whether it is of a client, whose tenant has to have room for it.
+    pub(in crate::agent) is_of_client: bool,
     /// The claim of the key under which the request was sent.
     pub(in crate::agent) claim: Option<ClaimEnd>,
 }
@@ -148,14 +150,13 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
-        let (approvals, leg, claim) =
-            answer.map_or((Vec::new(), None, None), |Answer { approvals, leg, claim }| (approvals, leg, claim));
+        let nothing = || Answer { approvals: Vec::new(), leg: None, is_of_client: false, claim: None };
+        let Answer { approvals, leg, is_of_client, claim } = answer.unwrap_or_else(nothing);
         let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
-        let is_answered = leg.is_some();
         let approvals = approvals.into_iter().map(|approval| Event::ApprovalResolved(Box::new(approval)));
         let (records, entries) = idle.next_records(approvals.chain([Event::RunResumed { leg }]));
         // After a crash nothing comes from a client, and the few bytes are counted with the rest of the log.
-        let answer = if is_answered { entries.1.iter().map(|entry| entry.len() as u64).sum() } else { 0 };
+        let answer = if is_of_client { entries.1.iter().map(|entry| entry.len() as u64).sum() } else { 0 };
         idle.count(answer);
         let (head, retention) = (Head { leg: number, ..idle.new_head() }, self.ledger.retention());
         let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, claim, entries), session, retention);

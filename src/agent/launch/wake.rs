@@ -30,7 +30,7 @@ impl Launcher {
             idle.release().await?;
             return Ok(false);
         }
-        let answer = Answer { approvals: Vec::new(), leg: None, claim: None };
+        let answer = Answer { approvals: Vec::new(), leg: None, is_of_client: false, claim: None };
         match self.resume(idle, Some(answer), self.generations.current(), memory).await {
             Ok(_) => Ok(true),
             // Without a request of its client, a run needs no room.

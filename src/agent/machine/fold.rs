@@ -157,9 +157,10 @@ impl Run {
     /// Takes in what a request brings beside decisions.
     fn take_leg(&mut self, leg: Option<&Leg>) {
         let Some(leg) = leg else { return };
-        self.leg = leg.number;
+        (self.leg, self.leg_usage) = (leg.number, Usage::default());
+        self.max_discards = leg.asked.options.max_discards;
+        self.needs_no_reader |= leg.asked.options.response.as_ref().is_some_and(|response| response.background);
         self.found.extend(&leg.guarded);
-        self.leg_usage = Usage::default();
         self.claims = std::mem::take(&mut self.claims).into_iter().chain(leg.claim.clone()).collect();
         for warning in &leg.warnings {
             if !self.warnings.contains(warning) {

@@ -120,6 +120,8 @@ pub struct Run {
     /// What its clients should know about their requests.
     warnings: Vec<String>,
     broken: u32,
+    /// Steps that may be voided before those who read its present leg.
+    max_discards: u32,
     /// How many calls failed without an answer since one was answered.
     unanswered: u32,
     empty: u32,
@@ -127,7 +129,7 @@ pub struct Run {
     resumes: u32,
     /// Whether the replica that drove it last left it by order.
     handed_off: bool,
-    /// Whether it goes on without a reader: calls of it were decided, or it waited for services.
+    /// Whether it goes on without a reader.
     needs_no_reader: bool,
     context: ContextEstimate,
     last_turn: Turn,
@@ -192,6 +194,7 @@ impl Run {
             warnings: spec.warnings.clone(),
             found: Found::of(&spec.guarded),
             fitting: Fitting::of(&spec),
+            max_discards: spec.options.max_discards,
             spec,
             phase: Phase::NotStarted,
             step: 0,
@@ -306,12 +309,6 @@ impl Run {
         self.step
     }
 
-    /// Whether another step may be voided because its stream broke.
-    #[must_use]
-    pub fn may_discard(&self) -> bool {
-        self.broken < self.spec.options.max_discards
-    }
-
     /// How much of its time was left when the last thing happened, in milliseconds; waiting for the
     /// client does not count.
     #[must_use]
@@ -358,7 +355,8 @@ impl Run {
         Origin::Step { run: self.spec.id.clone(), step: self.step }
     }
 
-    /// Whether it goes on without a reader: calls of it were decided, or their time ran out, or it waited for services.
+    /// Whether it goes on without a reader: calls of it were decided, or their time ran out, it waited for services, or a
+    /// request that continued it asked for that.
     #[must_use]
     pub fn needs_no_reader(&self) -> bool {
         self.needs_no_reader

@@ -3,9 +3,11 @@
 use super::calls::{CallState, Executor, OpenCall};
 use super::{Phase, Run};
 use crate::types::approval::{Approval, ApprovalMode, ApprovalRequest};
+use crate::types::event::{Asked, Leg};
 use crate::types::outcome::RequiredCall;
 use crate::types::pending::PendingCall;
 use crate::types::question::Question;
+use crate::types::run::RunOptions;
 use crate::types::{CallId, Effect, Message, StopReason, ToolOutcome};
 
 impl Run {
@@ -148,9 +150,40 @@ impl Run {
 
     /// Whether its responses stay open while it waits for this reason. For services its callers wait as they do for tools that
     /// answer at once.
-    pub(super) fn waits_openly(&self, reason: StopReason) -> bool {
+    #[must_use]
+    pub fn waits_openly(&self, reason: StopReason) -> bool {
         let is_wait = || self.spec.policy.as_ref().is_some_and(|policy| policy.approval.mode == ApprovalMode::Wait);
         reason == StopReason::ToolPending || (reason == StopReason::Approval && is_wait())
+    }
+
+    /// Whether another step may be voided because its stream broke.
+    #[must_use]
+    pub fn may_discard(&self) -> bool {
+        self.broken < self.max_discards
+    }
+
+    /// The leg that begins once the calls of a run that waits for approvals are decided. None does while its readers read
+    /// on over the wait: to them it is one leg.
+    #[must_use]
+    pub fn leg_of_decisions(&self) -> Option<Leg> {
+        let asked = Asked {
+            model: None,
+            system: Vec::new(),
+            client_tools: self.spec.client_tools.iter().map(|tool| tool.name.clone()).collect(),
+            max_output_tokens: None,
+            // The next response says of its request what the last one says, unless another request asks for it.
+            options: RunOptions { response: None, ..self.spec.options.clone() },
+        };
+        let leg = || Leg {
+            number: self.leg + 1,
+            claim: None,
+            asked: Box::new(asked),
+            answers: Vec::new(),
+            decisions: Vec::new(),
+            warnings: Vec::new(),
+            guarded: Vec::new(),
+        };
+        (!self.waits_openly(StopReason::Approval)).then(leg)
     }
 
     /// Whether this is a call of the turn that is being answered.

@@ -47,6 +47,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         fallbacks: Vec::new(),
         system: Vec::new(),
         history_len: 0,
+        splices: 0,
         view: None,
         compacts: false,
         input_since: 0,

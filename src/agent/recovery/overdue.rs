@@ -144,7 +144,7 @@ impl Recovery {
         }
         failpoint::hit("approval.before_expiry");
         tracing::info!(run = %due.run, "the calls of the run were not approved in time; they are denied");
-        let answer = Answer { approvals, leg: None, claim: None };
+        let answer = Answer { approvals, leg: idle.run().leg_of_decisions(), is_of_client: false, claim: None };
         match self.launcher.resume(idle, Some(answer), self.generations.current(), memory).await {
             Ok(_) => Ok(Verdict::Settled),
             // Without a request of its client, a run needs no room.

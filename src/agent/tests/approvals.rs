@@ -232,6 +232,8 @@ async fn what_nobody_decides_in_time_is_denied_and_the_run_goes_on() {
     }
     assert_eq!(outcome(&records).output_text, "done");
     assert_eq!(results(&records), ["The call was not made: it was not approved in time."]);
+    let leg = |record: &Record| matches!(&record.event, Event::RunResumed { leg: Some(leg) } if leg.number == 1);
+    assert_eq!(records.iter().filter(|record| leg(record)).count(), 1, "what follows is its next response");
     assert!(agent.journal.lock().is_empty());
     let late = refusal(&agent, &run, vec![approve(&calls(&waits)[0].id)]).await;
     assert!(matches!(late, StartError::NotWaiting(_)), "{late}");

@@ -67,7 +67,7 @@ async fn begin(
     if let Some(call) = &shape.paused
         && let Some(paused) = paused::find(api, &caller, call).await?
     {
-        return paused.respond(api, &caller, identity, shown(&shape, headers)?).await;
+        return paused.respond(api, &caller, (identity, memory), shown(&shape, headers)?).await;
     }
     if new.on_conflict == OnConflict::Interrupt {
         caller.check(Scope::Cancel)?;

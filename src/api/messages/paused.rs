@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::agent::Head;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
+use crate::agent::follow::page_memory::PageMemory;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::identity::RequestIdentity;
@@ -20,6 +21,7 @@ use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::messages::events::{MessageEvents, Shown};
 use crate::api::wire::{Encoder, RunNames};
+use crate::config::Scope;
 use crate::types::{CallId, Event, Outcome, Record, RunStatus, StopReason, Usage};
 
 /// How long a request waits for a decision: shorter than proxies leave a connection in silence.
@@ -42,6 +44,10 @@ pub(super) async fn find(api: &Api, caller: &Caller, call: &CallId) -> Result<Op
         Err(error) => return Err(error.into()),
     };
     let Some(mut follower) = follow(api, caller, &head).await? else { return Ok(None) };
+    if head.key_name != caller.key_name {
+        // What others began is read by those that may read.
+        caller.check(Scope::Read)?;
+    }
     loop {
         let page = follower.available_page().await?;
         if page.is_empty() {
@@ -76,7 +82,7 @@ impl Paused {
         self,
         api: &Api,
         caller: &Caller,
-        identity: &RequestIdentity,
+        (identity, memory): (&RequestIdentity, Option<PageMemory>),
         shown: Shown,
     ) -> Result<Response, ApiError> {
         let names = RunNames::from(&self.head);
@@ -88,7 +94,10 @@ impl Paused {
         let streams = shown.frames;
         let events = MessageEvents::new(names.clone(), Shown { after: Some(self.call), ..shown });
         if streams {
-            return Ok(sse::stream(follower, events, &names));
+            // What became void meanwhile was read by nobody on this connection.
+            let void = follower.void_steps().await?;
+            let events = events.without(void.iter().filter(|step| step.may_be_left_out(0)).map(|step| step.step));
+            return Ok(sse::stream(follower.with_memory(memory), events, &names));
         }
         answer(follower, events, identity).await
     }

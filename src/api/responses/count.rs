@@ -8,6 +8,7 @@ use http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::agent::NewRun;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::JsonText;
@@ -46,8 +47,22 @@ pub async fn count(
         caller.check(Scope::Read)?;
         let (mut new, _) = read(&api, &caller, &identity, &headers, body.as_str()?).await?;
         new.memory = Arc::new(body.into_memory());
+        check(&new)?;
         let found = api.agent.admission().dry_run(&new).await?;
         Ok(json(&InputTokens { object: "response.input_tokens", input_tokens: found.context_tokens }))
     };
     Box::pin(counting).await.map_err(ApiError::in_responses)
+}
+
+/// Refuses what could be counted only once it is done.
+fn check(new: &NewRun) -> Result<(), ApiError> {
+    if new.servers.is_some() {
+        let message = "servers of tools are not asked for a count; leave those with a server_url out";
+        return Err(ApiError::invalid("tools", message));
+    }
+    if new.run.is_some() && new.previous.is_none() {
+        let message = "what follows decisions about calls is counted with previous_response_id alone";
+        return Err(ApiError::invalid("input", message));
+    }
+    Ok(())
 }

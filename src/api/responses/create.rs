@@ -28,7 +28,7 @@ use crate::api::wire::responses::events::{ResponseEvents, Shown};
 use crate::api::wire::responses::input::Known;
 use crate::api::wire::responses::object::ResponseObject;
 use crate::api::wire::responses::request::{ResponseRequest, Shape};
-use crate::api::wire::{RunNames, StreamEvent};
+use crate::api::wire::{Encoder, RunNames, StreamEvent};
 use crate::config::Scope;
 use crate::types::Record;
 use crate::types::run::OnConflict;
@@ -108,7 +108,7 @@ pub(super) async fn read(
 ) -> Result<(NewRun, Shape), ApiError> {
     let mut request = ResponseRequest::read(text)?;
     read_agent_header(headers, &mut request.agent)?;
-    let named = request.references();
+    let named = request.references()?;
     let known = if named.is_empty() { Known::default() } else { references::find(api, caller, &named).await? };
     let names_conversation = request.conversation.is_some();
     let session = header_text(headers, "x-loopgate-session-id")?;
@@ -141,13 +141,17 @@ async fn respond(
 
 /// The response as it stands now.
 async fn at_once(mut follower: Follower, mut events: ResponseEvents) -> Result<Response, ApiError> {
-    loop {
+    while !events.has_ended() {
         let page = follower.available_page().await?;
         if page.is_empty() {
             break;
         }
         for record in &page {
             events.take(record);
+            if events.has_ended() {
+                // What follows is of the next response.
+                break;
+            }
         }
     }
     let mut response = json(&events.object());

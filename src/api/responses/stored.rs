@@ -13,7 +13,7 @@ use crate::api::wire::RunNames;
 use crate::api::wire::responses::events::{ResponseEvents, Shown};
 use crate::api::wire::responses::id::read_response;
 use crate::types::response::ResponseTerms;
-use crate::types::{Event, Message, RunSpec};
+use crate::types::{Event, Message, RunId, RunSpec};
 
 /// A response that can be read by its id.
 pub struct Stored {
@@ -31,14 +31,19 @@ impl Stored {
     /// The response of this id, if the caller may read it.
     pub async fn find(api: &Api, caller: &Caller, id: &str) -> Result<Self, ApiError> {
         let (run, leg) = read_response(id).ok_or_else(|| no_response(id))?;
-        let (head, spec) = match api.agent.runs().specified(caller.requester(), &run).await {
+        Self::of_run(api, caller, (&run, leg)).await?.ok_or_else(|| no_response(id))
+    }
+
+    /// The run's response of this number; `None` if there is none that the caller may read.
+    pub async fn of_run(api: &Api, caller: &Caller, (run, leg): (&RunId, u32)) -> Result<Option<Self>, ApiError> {
+        let (head, spec) = match api.agent.runs().specified(caller.requester(), run).await {
             Ok(found) => found,
-            Err(LookupError::RunNotFound(_) | LookupError::AgentForbidden { .. }) => return Err(no_response(id)),
+            Err(LookupError::RunNotFound(_) | LookupError::AgentForbidden { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let spec = spec.filter(|spec| spec.options.keeps_response()).ok_or_else(|| no_response(id))?;
+        let Some(spec) = spec.filter(|spec| spec.options.keeps_response() && leg <= head.leg) else { return Ok(None) };
         let terms = spec.options.response.clone().unwrap_or_default();
-        Ok(Self { head, spec, leg, terms })
+        Ok(Some(Self { head, spec, leg, terms }))
     }
 
     /// Its records from the first on, and those of the run's earlier responses.

@@ -87,6 +87,8 @@ pub struct Asked {
     pub max_discards: u32,
     /// Whether the caller reads nothing before the end.
     pub waits_for_the_end: bool,
+    /// Whether its client sends the whole conversation each time.
+    pub sends_all: bool,
     /// What its response is to say of it.
     pub response: Option<Arc<ResponseTerms>>,
     /// What the caller should know about it.
@@ -146,6 +148,7 @@ impl Asked {
             options,
             waits_for_the_end: self.waits_for_the_end,
             unattended: false,
+            sends_all: self.sends_all,
             of: None,
             warnings: self.warnings,
             claim: None,

@@ -187,8 +187,12 @@ fn write_id(seq: u64, out: &mut BytesMut) {
 /// The last frame of every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// Appends `value` as JSON.
+/// Appends `value` as JSON in one line, as a frame has it: raw JSON of a caller or a model may stand in several.
 pub(crate) fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut BytesMut) {
     use bytes::BufMut;
-    serde_json::to_writer(out.writer(), value).expect("wire types hold only strings, numbers and valid raw JSON");
+    let begin = out.len();
+    serde_json::to_writer((&mut *out).writer(), value)
+        .expect("wire types hold only strings, numbers and valid raw JSON");
+    // Within its texts JSON has no bare line break, so those that there are stand between values.
+    out[begin..].iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }

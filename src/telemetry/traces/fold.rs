@@ -50,6 +50,8 @@ pub struct SpanFold {
     waits: u32,
     resumptions: u32,
     handed_off: bool,
+    /// Whether somebody decided about the calls that it waited with, or their time was up.
+    is_decided: Option<bool>,
     done: Vec<Span>,
     room: Room,
     left_out: u64,
@@ -80,6 +82,7 @@ impl SpanFold {
             waits: 0,
             resumptions: 0,
             handed_off: false,
+            is_decided: None,
             done: Vec::new(),
             room: Room(MOST_SPANS),
             left_out: 0,
@@ -106,7 +109,6 @@ impl SpanFold {
             Event::ToolProgress { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)
-            | Event::ApprovalResolved(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolAnswered { .. }
@@ -114,6 +116,7 @@ impl SpanFold {
             Event::HookRan(ran) => self.root.add(describe::hook(ran, self.now_ms)),
             Event::RunQueued => self.queue(),
             Event::RunStarted => self.end_queue(),
+            Event::ApprovalResolved(approval) => self.is_decided = Some(!approval.is_expiry()),
             Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),
             Event::StepStarted { step, reserved, model, closing } => {
                 if let Some(model) = model {
@@ -294,6 +297,7 @@ impl SpanFold {
     /// Ends what is open where the last driver left it, and begins a resumption.
     fn resume(&mut self, by_client: bool, left_ms: u64) {
         self.status = RunStatus::InProgress;
+        let by_client = self.is_decided.take().unwrap_or(by_client);
         let handed_off = std::mem::take(&mut self.handed_off);
         let cause = match (by_client, self.wait.is_some(), handed_off) {
             (true, ..) => "client",

@@ -50,6 +50,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         options: options(),
         waits_for_the_end: false,
         unattended: false,
+        sends_all: false,
         of: None,
         warnings: Vec::new(),
         claim: None,

@@ -84,3 +84,33 @@ async fn what_is_said_instead_begins_another_run() {
     assert_ne!(second["agent"]["run_id"], first["agent"]["run_id"]);
     assert!(server.agent.journal.lock().is_empty());
 }
+
+/// Each decision but the last lets the run pause once more.
+#[tokio::test]
+async fn a_message_goes_on_once_all_of_its_calls_are_decided() {
+    let calls = vec![("echo", r#"{"n":1}"#), ("echo", r#"{"n":2}"#)];
+    let server = Server::new(vec![Say::Calls("", calls), Say::Text(&["Done."])]);
+    let first = server.ok(&gated()).await;
+    let run = first["agent"]["run_id"].as_str().unwrap();
+    for place in [0, 1] {
+        let call = &first["agent"]["required_action"]["calls"][place]["call_id"];
+        let body = json!({"approvals": [{"call_id": call, "decision": "approve"}]});
+        let request = Server::request(&format!("/v1/runs/{run}/approvals"), &body, &[]);
+        assert!(send(&server.router, request).await.0.is_success());
+    }
+    for second in [server.ok(&resent(&first)).await, folded(&server.stream(&resent(&first)).await)] {
+        assert_eq!((text(&second), &second["stop_reason"]), ("Done.".to_owned(), &json!("end_turn")), "{second}");
+        assert_eq!(second["content"].as_array().unwrap().len(), 5, "{second}");
+    }
+}
+
+/// The rest of a message may have had a step that became void before anybody read it.
+#[tokio::test]
+async fn the_rest_of_a_message_is_told_without_what_became_void() {
+    let server = Server::new(vec![turns().remove(0), Say::Break(&["half"]), Say::Text(&["Done."])]);
+    let first = server.ok(&gated()).await;
+    decide(&server, &first, "approve").await;
+    server.ok(&resent(&first)).await;
+    let second = folded(&server.stream(&resent(&first)).await);
+    assert_eq!((text(&second), &second["stop_reason"]), ("Done.".to_owned(), &json!("end_turn")));
+}

@@ -117,3 +117,30 @@ async fn a_foreign_transcript_is_taken_as_it_is() {
     let warnings = message["agent"]["warnings"].to_string();
     assert!(warnings.contains("server_tool_use"), "{warnings}");
 }
+
+/// Clients learn of tools while a run waits for them.
+#[tokio::test]
+async fn a_transcript_with_other_tools_goes_on_with_another_run() {
+    let server = Server::new(calling(""));
+    let first = server.ok(&asking()).await;
+    let news = json!({"name": "news", "input_schema": {"type": "object"}});
+    let asked = with(asking(), &json!({"tools": [weather(), news]}));
+    let second = server.ok(&then(asked, &answer(&first, "rain"))).await;
+    assert_eq!(text(&second), "Rain.");
+    assert_ne!(first["agent"]["run_id"], second["agent"]["run_id"]);
+}
+
+/// A stream cannot take text back, however the run began: what breaks off fails it, and is not asked for again.
+#[tokio::test]
+async fn a_stream_of_a_run_that_began_without_one_voids_nothing() {
+    let mut turns = calling("");
+    turns[1] = Say::Break(&["half"]);
+    turns.push(Say::Text(&["Rain."]));
+    let server = Server::new(turns);
+    let first = server.ok(&asking()).await;
+    let body = with(then(asking(), &answer(&first, "rain")), &json!({"stream": true}));
+    let response = server.router.clone().oneshot(Server::request("/v1/messages", &body, &[])).await.unwrap();
+    let stream = String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(stream.contains("event: error"), "{stream}");
+    assert_eq!(server.agent.model.requests.lock().len(), 2, "it is asked no third time");
+}

@@ -125,3 +125,11 @@ async fn a_stream_whose_text_became_void_ends_with_an_error() {
     assert!(!events.iter().any(|event| event["delta"]["text"] == "Whole."));
     assert_eq!(types(&events).iter().filter(|kind| kind.starts_with("message_")).count(), 1, "nothing follows");
 }
+
+/// A frame's data is one line: another one would be lost to its reader.
+#[tokio::test]
+async fn arguments_in_several_lines_are_written_in_one() {
+    let server = Server::new(vec![Say::Calls("", vec![("echo", "{\n  \"n\": 1\r\n}")]), Say::Text(&["Done."])]);
+    let message = folded(&server.stream(&ask("Go")).await);
+    assert_eq!(message["content"][0]["input"], json!({"n": 1}), "{message}");
+}

@@ -128,3 +128,23 @@ async fn a_request_that_is_sent_again_continues_once() {
     let (status, body) = server.post_with(&after("Third?", &first), &key).await;
     assert_eq!((status.as_u16(), &body["error"]["code"]), (422, &json!("idempotency_key_reused")));
 }
+
+/// A response counts messages of its session that are others now.
+#[tokio::test]
+async fn what_was_replaced_in_its_session_is_not_continued() {
+    let server = Server::new(vec![Say::Text(&["one"]), Say::Text(&["two"]), Say::Text(&["three"])]);
+    let in_session = json!({"agent": {"session_id": "s-1"}});
+    server.ok(&with(ask("First?"), &in_session)).await;
+    let second = server.ok(&with(ask("Second?"), &in_session)).await;
+    server.ok(&after("Third?", &second)).await;
+    assert_eq!(texts(&server), ["First?", "one", "Second?", "two", "Third?"]);
+    let splice = json!({"after": 0, "remove": 2, "messages": [], "message_count": 4});
+    let request = Server::request(&Method::POST, "/v1/sessions/s-1/splice", Some(&splice), &[]);
+    let (status, body) = send(&server.router, request).await;
+    assert!(status.is_success(), "{body}");
+    let refused = server.refused(&after("Third?", &second)).await;
+    assert_eq!((refused.0, refused.2.as_str()), (400, "previous_response_id"), "{refused:?}");
+    let third = server.ok(&with(ask("Third?"), &in_session)).await;
+    assert_eq!(texts(&server), ["Second?", "two", "Third?"]);
+    assert_eq!(text(&server.ok(&after("Fourth?", &third)).await), text(&third), "what began since is continued");
+}

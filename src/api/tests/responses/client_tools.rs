@@ -150,3 +150,98 @@ async fn custom_tools_and_namespaces_come_back_as_they_were_declared() {
     let said = server.asked();
     assert_eq!(said.iter().filter(|(role, _)| role == "tool").count(), 2, "{said:?}");
 }
+
+/// Outputs of calls that nobody waits for any more begin a branch.
+#[tokio::test]
+async fn outputs_that_come_after_the_run_was_cancelled_are_taken() {
+    let server = Server::new(calling(vec![Say::Text(&["Rain."]), Say::Text(&["So?"])]));
+    let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
+    let path = format!("/v1/responses/{}/cancel", first["id"].as_str().unwrap());
+    assert_eq!(server.call(Method::POST, &path).await.0, StatusCode::OK);
+    let previous = json!({"previous_response_id": first["id"], "tools": [weather()]});
+    let late = server.ok(&with(ask(json!([output(&first["output"][0], "rain")])), &previous)).await;
+    assert_eq!((text(&late), server.asked().last().unwrap().1.as_str()), ("Rain.".to_owned(), "rain"));
+    let other = server.ok(&with(ask("Never mind."), &previous)).await;
+    assert_eq!((text(&other), server.asked().last().unwrap().1.as_str()), ("So?".to_owned(), "Never mind."));
+}
+
+#[tokio::test]
+async fn an_output_before_what_a_model_said_answers_nothing() {
+    let server = Server::new(calling(vec![Say::Text(&["Rain."])]));
+    let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
+    let says = json!({"role": "assistant", "content": "So it rains."});
+    let input = json!([output(&first["output"][0], "rain"), says]);
+    let refused = server.refused(&with(ask(input), &json!({"previous_response_id": first["id"]}))).await;
+    assert_eq!((refused.0, refused.1.as_str(), refused.2.as_str()), (400, "invalid_value", "input"));
+}
+
+/// Clients learn of tools while a run waits for them.
+#[tokio::test]
+async fn a_request_with_other_tools_goes_on_with_another_run() {
+    let other = json!({"type": "function", "name": "news"});
+    for by_id in [true, false] {
+        let server = Server::new(calling(vec![Say::Text(&["Rain."])]));
+        let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()], "store": by_id}))).await;
+        let call = &first["output"][0];
+        let tools = json!({"tools": [weather(), other], "store": by_id});
+        let next = if by_id {
+            with(ask(json!([output(call, "rain")])), &json!({"previous_response_id": first["id"]}))
+        } else {
+            ask(json!([{"role": "user", "content": "Weather?"}, call, output(call, "rain")]))
+        };
+        let second = server.ok(&with(next, &tools)).await;
+        assert_eq!((text(&second), server.asked().last().unwrap().1.as_str()), ("Rain.".to_owned(), "rain"));
+        assert_ne!(first["agent"]["run_id"], second["agent"]["run_id"]);
+        assert!(second["agent"]["warnings"].to_string().contains("another run goes on"), "{second}");
+        let offered = server.agent.model.requests.lock().last().unwrap().tools.tools().any(|tool| tool.name == "news");
+        assert!(offered);
+        let path = format!("/v1/runs/{}", first["agent"]["run_id"].as_str().unwrap());
+        assert_eq!(server.call(Method::GET, &path).await.1["status"], "cancelled");
+    }
+}
+
+/// A continued response may need no reader where the run's first one did.
+#[tokio::test(start_paused = true)]
+async fn a_response_in_the_background_outlives_its_readers_wherever_its_run_began() {
+    let late = Say::Late(30_000, Box::new(Say::Text(&["Rain."])));
+    let server = Server::new(calling(vec![late]));
+    let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
+    let more = json!({"previous_response_id": first["id"], "tools": [weather()], "background": true});
+    let begun = server.ok(&with(ask(json!([output(&first["output"][0], "rain")])), &more)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let ended = server.get(&begun["id"]).await;
+    assert_eq!((&ended["status"], text(&ended)), (&json!("completed"), "Rain.".to_owned()));
+}
+
+/// A request that is sent again is answered with its own response, however far the run has come.
+#[tokio::test]
+async fn a_request_in_the_background_that_is_sent_again_has_the_same_response() {
+    let server = Server::new(calling(vec![Say::Text(&["Rain."])]));
+    let body = with(ask("Weather?"), &json!({"tools": [weather()], "background": true}));
+    let key = [("idempotency-key", "k-1")];
+    let (_, begun) = server.post_with(&body, &key).await;
+    let first = server.replay(begun["id"].as_str().unwrap(), None).await;
+    let call = &ended(&first)["output"][0];
+    let next = json!({"previous_response_id": begun["id"], "tools": [weather()]});
+    server.ok(&with(ask(json!([output(call, "rain")])), &next)).await;
+    let (status, again) = server.post_with(&body, &key).await;
+    assert_eq!((status, &again["id"], &again["output"][0]), (StatusCode::OK, &begun["id"], call));
+}
+
+#[tokio::test]
+async fn what_is_continued_is_counted() {
+    let server = Server::new(calling(vec![Say::Text(&["Rain."])]));
+    let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
+    let previous = json!({"previous_response_id": first["id"], "tools": [weather()]});
+    let count = async |body: &Value| {
+        let request = Server::request(&Method::POST, "/v1/responses/input_tokens", Some(body), &[]);
+        send(&server.router, request).await
+    };
+    let (status, few) = count(&with(ask(json!([output(&first["output"][0], "rain")])), &previous)).await;
+    assert_eq!(status, StatusCode::OK, "{few}");
+    let (_, many) = count(&with(ask(json!([output(&first["output"][0], &"rain ".repeat(500))])), &previous)).await;
+    assert!(many["input_tokens"].as_u64() > few["input_tokens"].as_u64(), "{few} {many}");
+    let server_of_tools = json!([{"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:1"}]);
+    let (status, refused) = count(&with(ask("Hi"), &json!({"tools": server_of_tools}))).await;
+    assert_eq!((status.as_u16(), &refused["error"]["param"]), (400, &json!("tools")), "{refused}");
+}

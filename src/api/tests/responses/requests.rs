@@ -177,6 +177,28 @@ async fn tools_can_be_forced_and_left_out() {
     let function = json!([{"type": "function", "name": "f"}]);
     server.ok(&with(ask("Hi"), &json!({"tool_choice": allowed, "tools": function}))).await;
     assert_eq!(offered(&server), ["echo"]);
+    // Without a name, all tools under the label; none that the entries of the request leave out.
+    let allowed =
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "loopgate"}]});
+    let selects = json!([{"type": "mcp", "server_label": "loopgate", "allowed_tools": ["echo"]}]);
+    server.ok(&with(ask("Hi"), &json!({"tool_choice": allowed, "tools": selects}))).await;
+    assert_eq!(offered(&server), ["echo"]);
+    server.ok(&with(ask("Hi"), &json!({"tool_choice": allowed, "tools": function}))).await;
+    assert!(offered(&server).contains(&"echo".to_owned()) && !offered(&server).contains(&"f".to_owned()));
     let unknown = json!([{"type": "mcp", "server_label": "loopgate", "allowed_tools": ["nothing"]}]);
     assert_eq!(server.refused(&with(ask("Hi"), &json!({"tools": unknown}))).await.1, "tool_not_allowed");
+}
+
+/// OpenAI's own items have members of other types.
+#[tokio::test]
+async fn items_that_are_left_out_are_read_no_further() {
+    let server = Server::new(vec![Say::Text(&["one"])]);
+    let input = json!([
+        {"type": "tool_search_call", "call_id": null, "arguments": {"query": "crm"}, "status": "completed"},
+        {"role": "user", "content": "Hi"},
+    ]);
+    let response = server.ok(&ask(input)).await;
+    assert!(response["agent"]["warnings"].to_string().contains("tool_search_call"), "{response}");
+    let call = json!([{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]);
+    assert_eq!(server.refused(&ask(call)).await.2, "input[0].arguments");
 }

@@ -48,6 +48,8 @@ async fn a_deleted_response_is_gone() {
     let server = Server::new(vec![Say::Text(&["one"])]);
     let first = server.ok(&ask("First?")).await;
     let path = format!("/v1/responses/{}", first["id"].as_str().unwrap());
+    let never = path.trim_end_matches("0000").to_owned() + "00ff";
+    assert_eq!(server.call(Method::DELETE, &never).await.0, StatusCode::NOT_FOUND, "there was no such response");
     let (status, body) = server.call(Method::DELETE, &path).await;
     assert_eq!((status.as_u16(), body), (200, json!({"id": first["id"], "object": "response", "deleted": true})));
     for (method, path) in [(Method::GET, path.clone()), (Method::DELETE, path.clone())] {
@@ -112,4 +114,16 @@ async fn ids_that_lead_nowhere_are_not_found() {
             assert_eq!((status.as_u16(), &body["error"]["message"]), (404, &json!(message)), "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn items_that_are_named_are_bounded() {
+    let server = Server::new(vec![Say::Text(&["one"])]);
+    let first = server.ok(&ask("x".repeat(4_000))).await;
+    let path = format!("/v1/responses/{}/input_items", first["id"].as_str().unwrap());
+    let named = json!({"type": "item_reference", "id": server.call(Method::GET, &path).await.1["data"][0]["id"]});
+    let (status, .., message) = server.refused(&ask(vec![named.clone(); 3_000])).await;
+    assert_eq!((status, message.contains("bytes together")), (400, true), "{message}");
+    let (status, .., message) = server.refused(&ask(vec![named; 10_001])).await;
+    assert_eq!((status, message.contains("at most 10000 items")), (400, true), "{message}");
 }

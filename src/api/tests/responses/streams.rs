@@ -158,3 +158,20 @@ async fn a_silent_stream_tells_that_it_lives_without_taking_numbers() {
         text.split_inclusive("\n\n").filter(|block| !block.contains("keepalive") && !block.starts_with(':')).collect();
     frames(&without, 0);
 }
+
+/// A frame's data is one line: another one would be lost to its reader.
+#[tokio::test]
+async fn json_that_a_request_has_in_several_lines_is_written_in_one() {
+    let server = Server::new(vec![Say::Text(&["{}"])]);
+    let tools = json!([{"type": "custom", "name": "patch"}, {"type": "namespace", "name": "crm", "tools": []}]);
+    let format = json!({"type": "json_schema", "name": "x", "schema": {"type": "object"}});
+    let body = json!({"text": {"format": format}, "tools": tools, "tool_choice": {"type": "custom", "name": "patch"}});
+    let body = with(with(ask("Go"), &body), &json!({"stream": true}));
+    let pretty = serde_json::to_string_pretty(&body).unwrap().replace('\n', "\r\n");
+    let request = Server::request(&Method::POST, "/v1/responses", None, &[]).map(|_| Body::from(pretty));
+    let frames = frames(&server.read(request).await, 0);
+    for name in ["tools", "tool_choice"] {
+        assert_eq!((&frames[0]["response"][name], &ended(&frames)[name]), (&body[name], &body[name]));
+    }
+    assert_eq!(ended(&frames)["text"]["format"], format);
+}

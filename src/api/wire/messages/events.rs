@@ -88,15 +88,27 @@ impl State {
         if self.names.follow(&record.event) {
             self.id = id::message(&self.names.id, self.names.leg);
         }
-        if let Some(call) = &self.shown.after {
-            if waits_with(&record.event, call) {
-                self.shown.after = None;
-            }
+        if self.is_before(&record.event) {
             return;
         }
         if self.progress != Progress::Ended {
             self.go_on(&record.event, out);
         }
+    }
+
+    /// Whether the message begins behind this record. While others of the calls are not decided, the run pauses again
+    /// with each decision: the message goes on once it does.
+    fn is_before(&mut self, event: &Event) -> bool {
+        if let Some(call) = &self.shown.after {
+            if waits_with(event, call) {
+                (self.shown.after, self.is_paused) = (None, true);
+            }
+            return true;
+        }
+        let pauses_again =
+            |event: &Event| matches!(event, Event::RunFinished(end) if end.reason == StopReason::Approval);
+        self.is_paused &= matches!(event, Event::ApprovalResolved(_)) || pauses_again(event);
+        self.is_paused
     }
 
     fn go_on(&mut self, event: &Event, out: &mut BytesMut) {

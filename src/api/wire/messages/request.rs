@@ -203,6 +203,7 @@ impl<'a> MessagesRequest<'a> {
             // A stream of this dialect cannot take back what it said.
             max_discards: if stream { 0 } else { MAX_DISCARDS },
             waits_for_the_end: !stream,
+            sends_all: true,
             response: None,
             warnings,
         };

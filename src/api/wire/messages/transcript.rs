@@ -61,8 +61,10 @@ pub fn read(system: Option<&RawValue>, messages: &[&RawValue], continues: bool) 
 #[derive(Default)]
 struct Reader {
     steps: Vec<Step>,
-    /// The calls of the client's tools in the last turn of the model that have no result yet.
+    /// The calls of the client's tools in the last turn of the model.
     open: Vec<CallId>,
+    /// Those of them that have a result.
+    closed: HashSet<CallId>,
     /// The results of calls that the server made.
     made: HashMap<CallId, ToolResult>,
     /// The calls that the server made in the last message, if it is the model's.
@@ -90,6 +92,8 @@ impl Reader {
             "user" => self.take_user(content).map_err(within),
             "assistant" => {
                 self.check_answered()?;
+                self.open.clear();
+                self.closed.clear();
                 self.take_assistant(content).map_err(within)
             }
             other => {
@@ -109,7 +113,7 @@ impl Reader {
                 Block::Said(parts) => said.extend(parts),
                 Block::Result(result) => {
                     has_results = true;
-                    self.open.retain(|call| *call != result.call);
+                    self.closed.insert(result.call.clone());
                     self.add(Block::Result(result));
                 }
                 Block::Call(_) | Block::Made(_) | Block::MadeResult(_) | Block::Thinking | Block::Dropped(_) => {
@@ -162,7 +166,7 @@ impl Reader {
 
     /// Refuses a transcript that goes on without the results of the client's calls.
     fn check_answered(&self) -> Result<(), WireError> {
-        let Some(call) = self.open.first() else { return Ok(()) };
+        let Some(call) = self.open.iter().find(|call| !self.closed.contains(call)) else { return Ok(()) };
         let id = shown_id(call);
         let message = format!("the tool_use {id} has no tool_result in the message after it");
         Err(WireError::new(ErrorCode::InvalidValue, message))

@@ -146,6 +146,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         is_background: shape.background,
         max_discards: if shape.can_void() { MAX_DISCARDS } else { 0 },
         waits_for_the_end: !shape.stream && !shape.background,
+        sends_all: false,
         response: None,
         warnings,
     };

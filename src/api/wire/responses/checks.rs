@@ -12,6 +12,7 @@ use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::message::Messages;
 use crate::api::wire::responses::items::Input;
+use crate::types::Role;
 use crate::types::json::RawValueEq;
 use crate::types::policy::{Layer, LayerOwner, Mode, Rule};
 use crate::types::run::OnUnknownOutcome;
@@ -48,6 +49,11 @@ pub(super) fn check_input(input: &mut Input, is_after_response: bool, continues:
         if input.approvals.iter().any(|approval| approval.call.run() != run) {
             return Err(WireError::invalid("input", "the approvals are of calls of different runs"));
         }
+        let says_more = input.messages.all[input.beside..].iter().any(|message| message.role != Role::Tool);
+        if says_more || input.unpaired > 0 {
+            let message = "decisions about calls must stand alone: say what else there is once the calls are made";
+            return Err(WireError::invalid("input", message));
+        }
         input.messages = Messages::default();
         return Ok(());
     }
@@ -56,7 +62,8 @@ pub(super) fn check_input(input: &mut Input, is_after_response: bool, continues:
         return Err(WireError::new(ErrorCode::MissingField, "input is missing").at("input"));
     }
     if is_after_response {
-        let paired = input.messages.answered.len() - input.unpaired;
+        // Outputs before what a model said are no longer among those that answer.
+        let paired = input.messages.answered.len().saturating_sub(input.unpaired);
         if input.unpaired == 0 {
             // Its own calls have their own results: the response that it continues is asked nothing.
             input.messages.answered.clear();

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use serde_json::value::RawValue;
 
+use self::bodies::Nothing;
+use self::finish::ErrorFrame;
 pub use self::state::Shown;
 use self::state::{Progress, State};
 use self::text::Kind;
@@ -104,12 +106,16 @@ impl Encoder for ResponseEvents {
         self.0.silences = (self.0.silences + 1) % 4;
         // Comments alone do not tell every client that the stream lives.
         if self.0.silences == 0 && self.0.frames.count() > 0 {
-            self.0.frames.write_keepalive(out);
+            // Clients that give up on silent streams wait on.
+            self.0.frames.write_beside("keepalive", Nothing {}, out);
         }
     }
 
     fn break_off(&mut self, error: ErrorObject, out: &mut BytesMut) {
-        self.0.write_error(error.code, error.r#type, &error.message, out);
+        // It is no event of the response: who reads on behind the last number misses nothing.
+        let frame = ErrorFrame::new(error.code, error.r#type, &error.message);
+        self.0.frames.write_beside("error", frame, out);
+        out.extend_from_slice(Self::LAST_FRAME);
     }
 }
 

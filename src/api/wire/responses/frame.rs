@@ -64,15 +64,10 @@ impl Frames {
         out.put_slice(template.tail.as_bytes());
     }
 
-    /// Appends a frame that says nothing and takes no number: clients that give up on silent streams wait on.
-    pub fn write_keepalive(&self, out: &mut BytesMut) {
-        #[derive(Serialize)]
-        struct KeepAlive {
-            r#type: &'static str,
-            sequence_number: u64,
-        }
-        begin("keepalive", out);
-        write_json(&KeepAlive { r#type: "keepalive", sequence_number: self.next.saturating_sub(1) }, out);
+    /// Appends a frame that is not of the response and takes no number: it bears that of the last one.
+    pub fn write_beside<B: Serialize>(&self, kind: &str, body: B, out: &mut BytesMut) {
+        begin(kind, out);
+        write_json(&Frame { r#type: kind, sequence_number: self.next.saturating_sub(1), body }, out);
         out.put_slice(b"\n\n");
     }
 }

@@ -37,6 +37,11 @@ pub fn given(run: &RunId, leg: u32, index: usize) -> String {
     format!("msg_{}i{leg:04x}{index:04x}", digits(run))
 }
 
+/// Whether an id is that of an item of a request.
+pub fn is_given(id: &str) -> bool {
+    id.strip_prefix("msg_").and_then(|rest| rest.as_bytes().get(SHARED)) == Some(&b'i')
+}
+
 /// The id of the item of a call.
 pub fn of_call(prefix: &str, call: &CallId) -> String {
     let id = call.as_str();
@@ -81,6 +86,7 @@ mod tests {
             assert_eq!(run_of_item(&id), Some(run.clone()), "{id}");
             assert!(id.len() <= 64, "{id}");
         }
+        assert!(is_given(&given(&run, 1, 7)) && !is_given(&said("msg", &run, 2, 300)));
     }
 
     #[test]

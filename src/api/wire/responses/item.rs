@@ -48,8 +48,11 @@ struct View<'a> {
     name: Option<String>,
     namespace: Option<String>,
     server_label: Option<String>,
-    arguments: Option<String>,
-    input: Option<String>,
+    /// A text in items that are used.
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     #[serde(borrow)]
     output: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -74,6 +77,8 @@ pub enum Item {
     Approval(CallApproval),
     /// Another item.
     Reference(String),
+    /// That a call waits, or waited, for an approval.
+    Asked,
     /// Nothing that is not known otherwise.
     Known,
     /// Nothing that could be used: an item of this type.
@@ -92,11 +97,14 @@ pub fn read_item(json: &str) -> Result<Item, WireError> {
     };
     match kind {
         "message" => read_message(view),
-        "function_call" => Ok(Item::Call(read_call(view)?)),
+        "function_call" => {
+            let arguments = read_text(view.arguments, "arguments")?.ok_or_else(|| missing("arguments"))?;
+            Ok(Item::Call(read_call(view, arguments)?))
+        }
         "custom_tool_call" => {
-            let input = view.input.as_ref().ok_or_else(|| missing("input"))?;
+            let input = read_text(view.input, "input")?.ok_or_else(|| missing("input"))?;
             let arguments = serde_json::json!({ "input": input }).to_string();
-            Ok(Item::Call(read_call(View { arguments: Some(arguments), ..view })?))
+            Ok(Item::Call(read_call(view, arguments)?))
         }
         "function_call_output" | "custom_tool_call_output" => read_output(&view),
         "mcp_call" => read_made(view),
@@ -107,7 +115,8 @@ pub fn read_item(json: &str) -> Result<Item, WireError> {
             let parts = read_content(content, Role::User).map_err(|error| error.within("content"))?;
             Ok(Item::Message(Role::User, parts))
         }
-        "mcp_approval_request" | "reasoning" => Ok(Item::Known),
+        "mcp_approval_request" => Ok(Item::Asked),
+        "reasoning" => Ok(Item::Known),
         other if DROPPED.contains(&other) => Ok(Item::Dropped(other.to_owned())),
         other => Err(WireError::invalid("type", format!("items of the type {:?} are not known", clip(other)))),
     }
@@ -129,10 +138,15 @@ fn read_message(view: View<'_>) -> Result<Item, WireError> {
     Ok(Item::Message(role, parts))
 }
 
-fn read_call(view: View<'_>) -> Result<ToolCall, WireError> {
+/// A text, if it is given.
+fn read_text(raw: Option<&RawValue>, member: &str) -> Result<Option<String>, WireError> {
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    serde_json::from_str(raw.get()).map(Some).map_err(|_| WireError::invalid(member, "must be a string"))
+}
+
+fn read_call(view: View<'_>, arguments: String) -> Result<ToolCall, WireError> {
     let own = named(view.name, "name")?;
     let name = view.namespace.map_or_else(|| own.clone(), |namespace| tool_names::joined(&namespace, &own));
-    let arguments = view.arguments.ok_or_else(|| missing("arguments"))?;
     let id = CallId::foreign(&named(view.call_id, "call_id")?);
     Ok(ToolCall { id, name, arguments })
 }
@@ -172,7 +186,7 @@ fn read_made(view: View<'_>) -> Result<Item, WireError> {
     let call = ToolCall {
         id: id.clone(),
         name: tool_names::joined(&label, &own),
-        arguments: view.arguments.unwrap_or_else(|| "{}".to_owned()),
+        arguments: read_text(view.arguments, "arguments")?.unwrap_or_else(|| "{}".to_owned()),
     };
     let result = ToolResult { call: id, parts: vec![Part::text(text)], structured: None, is_error };
     Ok(Item::Made(call, result))

@@ -1,6 +1,6 @@
 //! Input items as messages, in which every call has its result.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::agent::CallApproval;
 use crate::api::wire::error::WireError;
@@ -16,8 +16,10 @@ pub struct Input {
     pub messages: Messages,
     /// How many results are of calls that are not among the items.
     pub unpaired: usize,
-    /// Decisions about calls.
+    /// Decisions about calls, if what the model said and did last awaits them. Those before that were made once.
     pub approvals: Vec<CallApproval>,
+    /// Where in the messages those begin that are said beside the decisions.
+    pub beside: usize,
     /// The types of items that were left out.
     pub dropped: Vec<String>,
 }
@@ -30,6 +32,7 @@ pub fn messages_of(items: Vec<Item>, continues: bool) -> Result<Input, WireError
     for item in items {
         match item {
             Item::Message(Role::Assistant, parts) => {
+                input.approvals.clear();
                 turn.close_if_answered(&mut input);
                 turn.said.extend(parts);
             }
@@ -38,11 +41,13 @@ pub fn messages_of(items: Vec<Item>, continues: bool) -> Result<Input, WireError
                 input.messages.all.push(Message::from_parts(role, Parts { list: parts, ..Parts::default() }));
             }
             Item::Call(call) => {
+                input.approvals.clear();
                 turn.close_if_answered(&mut input);
                 let result = outputs.remove(&call.id).ok_or_else(|| unanswered(&call.id))?;
                 turn.add(call, result);
             }
             Item::Made(call, result) => {
+                input.approvals.clear();
                 // Those that stand in a row may be of one turn.
                 if !turn.is_made {
                     turn.close_if_answered(&mut input);
@@ -62,23 +67,32 @@ pub fn messages_of(items: Vec<Item>, continues: bool) -> Result<Input, WireError
                     (turn.is_answered, turn.is_made) = (true, false);
                 }
             }
-            Item::Approval(approval) => input.approvals.push(approval),
+            Item::Asked => input.beside = input.messages.all.len(),
+            Item::Approval(approval) => {
+                // Without naming what it continues, a request has a transcript, of which the decisions are the end.
+                if input.approvals.is_empty() && !continues {
+                    input.beside = input.messages.all.len();
+                }
+                input.approvals.push(approval);
+            }
             Item::Dropped(kind) if !input.dropped.contains(&kind) => input.dropped.push(kind),
             Item::Dropped(_) | Item::Known | Item::Reference(_) => {}
         }
     }
     turn.close(&mut input);
+    input.beside = input.beside.max(input.messages.answers_from);
     Ok(input)
 }
 
 /// The results by their calls. Each is of a call of these items, or else of one that the server knows of.
 fn outputs_of(items: &[Item], continues: bool) -> Result<HashMap<CallId, ToolResult>, WireError> {
-    let has_call = |id: &CallId| items.iter().any(|item| matches!(item, Item::Call(call) if call.id == *id));
+    let calls = items.iter().filter_map(|item| if let Item::Call(call) = item { Some(&call.id) } else { None });
+    let calls: HashSet<&CallId> = calls.collect();
     let mut outputs = HashMap::new();
     for item in items {
         let Item::Output(result) = item else { continue };
         // An id of ours leads to the run that waits for the result.
-        if !continues && result.call.run().is_none() && !has_call(&result.call) {
+        if !continues && result.call.run().is_none() && !calls.contains(&result.call) {
             let message = format!("No tool call found for function call output with call_id {}.", result.call);
             return Err(WireError::invalid("input", message));
         }

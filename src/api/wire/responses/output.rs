@@ -183,8 +183,8 @@ struct ErrorText {
 
 impl<'a> McpCall<'a> {
     /// A call that has begun.
-    pub fn begun(call: &'a ToolCall, needed_approval: bool) -> Self {
-        let (server_label, name) = tool_names::split(&call.name);
+    pub fn begun(call: &'a ToolCall, terms: &'a ResponseTerms, needed_approval: bool) -> Self {
+        let (server_label, name) = tool_names::shown(&call.name, terms);
         Self {
             id: id::of_call("mcp", &call.id),
             server_label,

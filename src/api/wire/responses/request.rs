@@ -1,6 +1,6 @@
 //! The request that creates a response.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -145,7 +145,7 @@ impl<'a> ResponseRequest<'a> {
     }
 
     /// The ids of the items that it names without having them.
-    pub fn references(&self) -> Vec<String> {
+    pub fn references(&self) -> Result<HashSet<String>, WireError> {
         references(self.input)
     }
 
@@ -187,9 +187,10 @@ impl<'a> ResponseRequest<'a> {
             return Err(WireError::invalid("conversation", message));
         }
         let continues = previous.is_some() || session.is_some();
-        let mut input = messages_of(read_input(self.input, known)?, continues)?;
-        check_input(&mut input, previous.is_some(), continues)?;
         let mut tools = read_tools(self.tools.as_deref().unwrap_or_default())?;
+        let items = read_input(self.input, known, &|label| tools.place(label).to_owned())?;
+        let mut input = messages_of(items, continues)?;
+        check_input(&mut input, previous.is_some(), continues)?;
         let terms = Arc::new(self.terms(&mut tools, &agent));
         let offer = tools.offer(self.tool_choice)?;
         let (sampling, is_json) = self.sampling()?;
@@ -221,6 +222,7 @@ impl<'a> ResponseRequest<'a> {
             is_background: shape.background,
             max_discards: MAX_DISCARDS,
             waits_for_the_end: !shape.stream && !shape.background,
+            sends_all: true,
             response: Some(terms),
         };
         let mut new = asked.into_run(agent, context)?;
@@ -305,6 +307,7 @@ impl<'a> ResponseRequest<'a> {
             previous: self.previous_response_id.clone().filter(|id| !id.is_empty()),
             inherited: 0,
             approvals,
+            places: tools.places.clone(),
             custom: std::mem::take(&mut tools.custom),
             namespaced: std::mem::take(&mut tools.namespaced),
             echo,

@@ -1,5 +1,7 @@
 //! How tools are called in items: a server's label and the tool's own name there.
 
+use crate::types::response::ResponseTerms;
+
 /// The label of all tools that are not those of a server of tools.
 pub const OWN: &str = "loopgate";
 /// What stands between a label and a tool's own name.
@@ -11,6 +13,16 @@ pub fn split(name: &str) -> (&str, &str) {
         Some((label, own)) if !label.is_empty() && !own.is_empty() => (label, own),
         Some(_) | None => (OWN, name),
     }
+}
+
+/// The label and the name under which a client knows the tool, which may call the places of tools otherwise.
+pub fn shown<'a>(name: &'a str, terms: &'a ResponseTerms) -> (&'a str, &'a str) {
+    let (label, own) = split(name);
+    if let Some(place) = terms.places.get(label) {
+        return (place, own);
+    }
+    // Who selects all tools at once knows them under one label.
+    terms.places.get(OWN).map_or((label, own), |place| (place, name))
 }
 
 /// The name by which a model calls the tool.

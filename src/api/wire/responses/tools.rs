@@ -17,6 +17,7 @@ use crate::api::wire::responses::tool_names;
 use crate::types::json::RawValueEq;
 use crate::types::named_server::AskedServer;
 use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::pattern::matches;
 
 /// Most tools of one request, those of namespaces included.
 const MAX_TOOLS: usize = 128;
@@ -39,6 +40,8 @@ pub struct ReadTools {
     pub need_approval: Vec<String>,
     /// The labels under which the client can be asked for approvals.
     pub labels: Vec<String>,
+    /// What the client calls the servers whose tools it selects.
+    pub places: BTreeMap<String, String>,
     /// The client's tools that are called with a text.
     pub custom: Vec<String>,
     /// The client's tools that stand in a namespace.
@@ -105,7 +108,9 @@ impl ReadTools {
             "mcp" if view.server_url.is_some() => {
                 self.echo.push(without_secrets(json));
                 let server = read_server(json, index, &self.servers).map_err(|error| unplaced(error, index))?;
-                self.labels.push(server.server.label.clone());
+                let label = &server.server.label;
+                self.labels.push(label.clone());
+                self.places.insert(label.clone(), label.clone());
                 self.servers.push(server);
                 Ok(())
             }
@@ -160,8 +165,7 @@ impl ReadTools {
         let names = view.allowed_tools.map(allowed).transpose()?.flatten();
         let patterns: Vec<String> = match names {
             Some(names) => names.iter().map(|name| tool_names::joined(&label, name)).collect(),
-            None if label == tool_names::OWN => vec!["*".to_owned()],
-            None => vec![tool_names::joined(&label, "*")],
+            None => vec![all_of(&label)],
         };
         match view.require_approval.map(RawValue::get) {
             None | Some("null" | "\"never\"") => {}
@@ -171,7 +175,9 @@ impl ReadTools {
                 return Err(WireError::invalid("require_approval", message));
             }
         }
-        self.labels.push(view.server_label.unwrap_or(label));
+        let own = view.server_label.unwrap_or_else(|| label.clone());
+        self.labels.push(own.clone());
+        self.places.insert(label, own);
         self.selected.get_or_insert_default().extend(patterns);
         Ok(())
     }
@@ -213,17 +219,21 @@ impl ReadTools {
         let JsonObject(choice): JsonObject<Choice> = located(json)?;
         let full_name = |choice: &Choice| {
             let own = choice.name.as_ref()?;
-            let place = choice.namespace.as_ref().or(choice.server_label.as_ref());
+            let place = choice.namespace.as_deref();
+            let place = place.or_else(|| choice.server_label.as_deref().map(|label| self.place(label)));
             Some(place.map_or_else(|| own.clone(), |label| tool_names::joined(label, own)))
+        };
+        let pattern = |choice: &Choice| {
+            let label = || choice.server_label.as_deref().filter(|_| choice.r#type == "mcp");
+            full_name(choice).or_else(|| label().map(|label| all_of(self.place(label)))).ok_or_else(|| missing("tools"))
         };
         match choice.r#type.as_str() {
             "function" | "custom" => full_name(&choice).map(ToolChoice::Function).ok_or_else(|| missing("name")),
             // Any tool of the server: which one is the model's choice.
             "mcp" => Ok(full_name(&choice).map_or(ToolChoice::Required, ToolChoice::Function)),
             "allowed_tools" => {
-                let names: Vec<_> = choice.tools.iter().flatten().filter_map(full_name).collect();
-                self.client_tools.retain(|tool| names.contains(&tool.name));
-                self.selected = Some(names.iter().filter(|name| !self.is_clients(name)).cloned().collect());
+                let names = choice.tools.iter().flatten().map(pattern).collect::<Result<Vec<_>, _>>()?;
+                self.narrow(&names);
                 let is_required = choice.mode.as_deref() == Some("required");
                 Ok(if is_required { ToolChoice::Required } else { ToolChoice::Auto })
             }
@@ -231,9 +241,57 @@ impl ReadTools {
         }
     }
 
-    fn is_clients(&self, name: &str) -> bool {
-        self.client_tools.iter().any(|tool| tool.name == name)
+    /// Offers only those of these names and patterns.
+    fn narrow(&mut self, names: &[String]) {
+        self.client_tools.retain(|tool| names.contains(&tool.name));
+        for AskedServer { server, .. } in &mut self.servers {
+            let all = all_of(&server.label);
+            if names.contains(&all) {
+                continue;
+            }
+            let own = names.iter().filter_map(|name| own_name(&server.label, name));
+            let taken = |own: &&str| {
+                server.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| matches(pattern, own)))
+            };
+            server.tools = Some(own.filter(taken).map(str::to_owned).collect());
+        }
+        self.servers.retain(|asked| asked.server.tools.as_ref().is_none_or(|tools| !tools.is_empty()));
+        let is_of_others = |name: &&String| {
+            let is_clients = self.client_tools.iter().any(|tool| tool.name == **name);
+            !is_clients && !self.servers.iter().any(|asked| own_name(&asked.server.label, name).is_some())
+        };
+        let names = names.iter().filter(is_of_others);
+        // What entries do not select is not offered, whoever names it.
+        self.selected = Some(match self.selected.take() {
+            None => names.cloned().collect(),
+            Some(selected) => names.flat_map(|name| common(name, &selected)).collect(),
+        });
     }
+
+    /// The server that a label of the client's means.
+    pub fn place<'a>(&'a self, label: &'a str) -> &'a str {
+        let found = self.places.iter().find(|(_, own)| *own == label);
+        found.map_or(label, |(place, _)| place)
+    }
+}
+
+/// The pattern of all tools under a label.
+fn all_of(label: &str) -> String {
+    if label == tool_names::OWN { "*".to_owned() } else { tool_names::joined(label, "*") }
+}
+
+/// What a server calls the tool of this name.
+fn own_name<'n>(label: &str, name: &'n str) -> Option<&'n str> {
+    let (place, own) = tool_names::split(name);
+    (place == label).then_some(own)
+}
+
+/// What a pattern has in common with the patterns of those that are selected: one of the two has the other within it.
+fn common(name: &str, selected: &[String]) -> Vec<String> {
+    if selected.iter().any(|pattern| matches(pattern, name)) {
+        return vec![name.to_owned()];
+    }
+    selected.iter().filter(|pattern| matches(name, pattern)).cloned().collect()
 }
 
 /// The same error without the place of the tool, which it names already.

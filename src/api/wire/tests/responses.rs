@@ -32,3 +32,20 @@ fn what_became_void_is_left_out_of_a_response() {
     let last = stream.split("data: ").last().unwrap();
     assert!(last.contains("whole") && !last.contains("half"), "{last}");
 }
+
+/// Who reads on behind the last number of a stream that broke off misses nothing.
+#[test]
+fn a_stream_that_breaks_off_ends_with_an_error_that_takes_no_number() {
+    let mut events = events(Some(0));
+    let mut out = BytesMut::new();
+    let records = record(vec![Event::RunStarted, Event::TextDelta { step: 1, text: "half".into() }]);
+    records.iter().for_each(|record| events.encode(record, &mut out));
+    let frames = events.frames();
+    out.clear();
+    let error = crate::api::wire::error::WireError::invalid("x", "It broke off.");
+    events.break_off(error.into(), &mut out);
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    assert!(text.contains(&format!("\"sequence_number\":{},", frames - 1)), "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert_eq!(events.frames(), frames);
+}

@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) names: RunNames,
     pub(super) shown: Shown,
     pub(super) progress: Progress,
+    /// Whether the run waits on with the call behind which the message begins.
+    pub(super) is_paused: bool,
     pub(super) id: String,
     /// The index of the next block.
     pub(super) index: u32,
@@ -86,6 +88,7 @@ impl State {
             names,
             shown,
             progress: Progress::NotBegun,
+            is_paused: false,
             index: 0,
             blocks: Vec::new(),
             open: None,

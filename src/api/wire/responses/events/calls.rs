@@ -40,7 +40,8 @@ impl State {
         }
         self.close_text(ItemStatus::Completed, Some(Phase::Commentary), out);
         let output_index = self.next_output();
-        let item = McpCall::begun(call, self.approved.contains(&call.id));
+        let terms = self.terms.clone();
+        let item = McpCall::begun(call, &terms, self.approved.contains(&call.id));
         let item_id = item.id.clone();
         let about = |more| About { item_id: &item_id, output_index, more };
         let frames = &mut self.frames;
@@ -66,7 +67,8 @@ impl State {
         outcome: Option<&ToolOutcome>,
         out: &mut BytesMut,
     ) {
-        let item = McpCall::begun(call, self.approved.contains(&call.id)).ended(call, outcome);
+        let terms = self.terms.clone();
+        let item = McpCall::begun(call, &terms, self.approved.contains(&call.id)).ended(call, outcome);
         let kind = match item.status {
             ItemStatus::Completed => Some("response.mcp_call.completed"),
             ItemStatus::Failed => Some("response.mcp_call.failed"),
@@ -80,9 +82,10 @@ impl State {
     }
 
     pub(super) fn write_approval_requests(&mut self, outcome: &Outcome, out: &mut BytesMut) {
+        let terms = self.terms.clone();
         for required in &outcome.required_calls {
             let output_index = self.next_output();
-            let (server_label, name) = tool_names::split(&required.call.name);
+            let (server_label, name) = tool_names::shown(&required.call.name, &terms);
             let id = id::of_call("mcpr", &required.call.id);
             let item = OutputItem::McpApprovalRequest { id, server_label, name, arguments: &required.call.arguments };
             self.frames.write("response.output_item.added", || WithItem { output_index, item: &item }, out);

@@ -12,12 +12,19 @@ use crate::api::wire::responses::output::{ItemStatus, Phase};
 use crate::api::wire::responses::tool_names;
 use crate::types::{Outcome, StopReason};
 
+/// What went wrong, for readers of either form.
 #[derive(Serialize)]
-struct ErrorFrame<'a> {
+pub(super) struct ErrorFrame<'a> {
     code: &'static str,
     message: &'a str,
     param: Option<&'a str>,
     error: FailureObject<'a>,
+}
+
+impl<'a> ErrorFrame<'a> {
+    pub(super) fn new(code: &'static str, r#type: &'static str, message: &'a str) -> Self {
+        Self { code, message, param: None, error: FailureObject { code, message, r#type, param: None } }
+    }
 }
 
 impl State {
@@ -59,12 +66,11 @@ impl State {
 
     /// Whether its client can be asked about all calls that wait for an approval.
     fn may_ask(&self, outcome: &Outcome) -> bool {
-        let label = |name: &str| self.terms.may_ask_under(tool_names::split(name).0);
+        let label = |name: &str| self.terms.may_ask_under(tool_names::shown(name, &self.terms).0);
         outcome.required_calls.iter().all(|required| label(&required.call.name))
     }
 
     pub(super) fn write_error(&mut self, code: &'static str, r#type: &'static str, message: &str, out: &mut BytesMut) {
-        let error = FailureObject { code, message, r#type, param: None };
-        self.frames.write("error", || ErrorFrame { code, message, param: None, error }, out);
+        self.frames.write("error", || ErrorFrame::new(code, r#type, message), out);
     }
 }
