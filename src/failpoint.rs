@@ -86,12 +86,16 @@ pub const OF_DELEGATION: &[&str] = &[
     "delegate.end_read",
 ];
 
+/// Failpoints that only runs reach which are handed off, in their order.
+pub const OF_HANDOFFS: &[&str] =
+    &["handoff.called", "handoff.specified", "handoff.recorded", "handoff.before_taken_over", "handoff.taken_over"];
+
 /// Failpoints that only runs reach which end before those that they have begun.
 pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
 
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 11] = [
+const ALL: [&[&str]; 12] = [
     FAILPOINTS,
     OF_APPROVALS,
     OF_HOOKS,
@@ -100,6 +104,7 @@ const ALL: [&[&str]; 11] = [
     OF_COMPACTION,
     OF_FLUSHES,
     OF_DELEGATION,
+    OF_HANDOFFS,
     OF_STOPPED_TREES,
     OF_SCHEDULES,
     BESIDE_RUNS,

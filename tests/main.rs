@@ -24,6 +24,7 @@ mod fallbacks;
 mod faults;
 mod gemini;
 mod guards;
+mod handoffs;
 mod hedging;
 mod hooks;
 mod idempotency;

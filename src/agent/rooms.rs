@@ -10,6 +10,7 @@ use crate::agent::documents::Documents;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::memory_tools::memory_tools;
 use crate::agent::documents::skill_tools::skill_tools;
+use crate::agent::drive::handing_over::Successors;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -83,10 +84,10 @@ impl Rooms {
             outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
             compactions: Compactions::default(),
+            handing_over: Arc::new(Successors(Box::new(delegation.clone()))),
         });
-        let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
         let admission = Arc::new(Admission {
-            agents: agents.clone(),
+            agents: Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone())),
             ledger: ledger.clone(),
             generations: generations.clone(),
             sessions: sessions.clone(),
@@ -102,7 +103,7 @@ impl Rooms {
             delegation: Delegation::connected(delegation, &admission),
             health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             definitions: StoredDefinitions::new(ledger.store().clone(), generations.clone()),
-            agents,
+            agents: admission.agents.clone(),
             ledger,
             generations,
             lifecycle,

@@ -21,6 +21,7 @@ mod fallbacks;
 mod files;
 mod guard;
 mod guardrail;
+mod handoff;
 mod headers;
 mod hook;
 mod identity;

@@ -7,6 +7,7 @@ use toml::de::DeValue;
 
 use super::delegation;
 use super::files;
+use super::handoff;
 use super::memory;
 use super::reader::Section;
 use super::skills;
@@ -31,6 +32,7 @@ pub(super) fn read(section: &mut Section<'_>, parent: Option<&LoopRules>, contex
         files: files::read(section, &parent.files),
         skills: skills::patterns(section, &parent.skills),
         delegation: delegation::read(section, &parent.delegation),
+        handoff: handoff::read(section, &parent.handoff),
     })
 }
 

@@ -13,6 +13,7 @@ pub mod event;
 mod expected;
 pub mod fallback;
 pub mod guard;
+pub mod handoff;
 pub mod hedge;
 pub mod hook;
 pub mod id;
@@ -41,6 +42,7 @@ pub mod session;
 pub mod shortfall;
 pub mod skill;
 pub mod stop;
+pub mod succession;
 pub mod taken;
 #[cfg(test)]
 pub(crate) mod testing;

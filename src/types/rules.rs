@@ -6,6 +6,7 @@ use crate::types::ToolOutcome;
 use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
 use crate::types::delegate::Delegation;
+use crate::types::handoff::HandoffRules;
 use crate::types::json::is_default;
 use crate::types::memory::{AgentFiles, MemoryRules};
 use crate::types::pattern::matches;
@@ -54,6 +55,9 @@ pub struct LoopRules {
     /// To whom it delegates.
     #[serde(default, skip_serializing_if = "is_default")]
     pub delegation: Delegation,
+    /// To whom it hands its runs off.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub handoff: HandoffRules,
 }
 
 impl LoopRules {

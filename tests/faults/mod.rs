@@ -15,6 +15,7 @@ mod counters;
 mod delegation;
 mod flush;
 mod guardrails;
+mod handoffs;
 mod hooks;
 mod inside;
 mod kill;

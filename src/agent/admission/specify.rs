@@ -9,8 +9,8 @@ use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::begins_conversation;
-use crate::agent::admission::{Admission, models, named, price, rules};
-use crate::agent::catalog::{Called, Resolved};
+use crate::agent::admission::{Admission, handoffs, models, named, price, rules};
+use crate::agent::catalog::Resolved;
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
@@ -23,6 +23,7 @@ use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::context::Compaction;
 use crate::types::conversation::requested;
+use crate::types::handoff::HandoffState;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{History, Limits, RunSpec};
@@ -68,6 +69,7 @@ impl Admission {
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
+        handoffs::note(&mut spec, new);
         let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
         spec.warnings.extend(of_prompt);
         if let Some((asked, listed)) = listed {
@@ -102,7 +104,7 @@ fn may_compact(spec: &RunSpec) -> Result<(), StartError> {
 }
 
 /// What the caller should know of members that the upstream is not sent.
-fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
+pub(super) fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     let names = model.unsent(&spec.upstream_model, &spec.options.sampling);
     let named: Vec<String> = names.into_iter().take(8).map(|name| name.chars().take(80).collect()).collect();
     (!named.is_empty()).then(|| {
@@ -112,19 +114,21 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
 }
 
 /// The session of a request, and the model or agent that it means.
-type Asked<'a> = (Option<&'a Session>, &'a str);
+pub(super) type Asked<'a> = (Option<&'a Session>, &'a str);
 
 /// Which tools a run may use.
-type Offered<'a> = (&'a Selected, &'a ServerTools);
+pub(super) type Offered<'a> = (&'a Selected, &'a ServerTools);
+
+/// The specification of a run, or why it cannot be one.
+type Pinned = Result<RunSpec, StartError>;
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Result<RunSpec, StartError> {
+pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Pinned {
     let ((session, asked), (selected, servers)) = (asked, offered);
     let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
     warnings.extend(new.warnings.iter().cloned().chain(left_out));
-    let Called { upstream, model_name, facts, price_origin, .. } = called;
     let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     Ok(RunSpec {
         id: new.id.clone(),
@@ -139,8 +143,8 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         model: asked.to_owned(),
         agent: agent_name,
         agent_version,
-        upstream,
-        upstream_model: model_name,
+        upstream: called.upstream,
+        upstream_model: called.model_name,
         fallbacks: models::pinned(fallbacks, most_output),
         system: Vec::new(),
         prompt: None,
@@ -161,13 +165,13 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),
-        context_window: facts.context_window,
-        max_output_tokens: most_output.min(facts.max_output_tokens),
+        context_window: called.facts.context_window,
+        max_output_tokens: most_output.min(called.facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
         policy: None,
         price,
-        price_origin,
+        price_origin: called.price_origin,
         warnings,
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
         rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
@@ -175,6 +179,7 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         guards: tightened(&settings.guards, new.guards)?,
         hooks: Vec::new(),
         guarded: Vec::new(),
+        handoff: HandoffState::default(),
         options,
     })
 }

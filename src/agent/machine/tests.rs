@@ -1,6 +1,7 @@
 mod attempts;
 mod fitting;
 mod flushing;
+mod handoffs;
 mod histories;
 mod hooks;
 mod limits;
@@ -17,6 +18,7 @@ use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Asked, Decision, DiscardReason, Leg};
+use crate::types::handoff::HandoffState;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::price::PriceOrigin;
 use crate::types::rules::{LoopGuardRules, LoopRules};
@@ -70,21 +72,26 @@ pub(in crate::agent) fn spec() -> RunSpec {
         bounds_output: false,
         hides_content: false,
         rules: Arc::new(LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }),
-        limits: Limits {
-            max_iterations: 20,
-            max_tool_calls: None,
-            timeout_ms: 60_000,
-            tool_timeout_ms: 1_000,
-            token_budget: None,
-            cost_budget: None,
-        },
+        limits: limits(),
         policy: None,
         price: Price::default(),
         price_origin: PriceOrigin::Known,
         hooks: Vec::new(),
         warnings: Vec::new(),
         on_limit: OnLimit::Stop,
+        handoff: HandoffState::default(),
         options: options(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        max_iterations: 20,
+        max_tool_calls: None,
+        timeout_ms: 60_000,
+        tool_timeout_ms: 1_000,
+        token_budget: None,
+        cost_budget: None,
     }
 }
 

@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, OutputRules, ResultBounds, Sanitise};
+use crate::types::handoff::{HandedHistory, HandoffRules};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::run::OnLimit;
 
@@ -125,5 +126,41 @@ fn an_agent_of_the_store_delegates_no_wider_than_those_of_the_file() {
     for (name, value) in [("max_concurrent", 9), ("max_depth", 2), ("max_iterations", 21)] {
         let refused = read(serde_json::json!({name: value})).unwrap_err().to_string();
         assert!(refused.contains(name) && refused.contains("at most"), "{refused}");
+    }
+}
+
+#[test]
+fn whom_an_agent_hands_runs_off_to_is_its_own_and_how_is_inherited() {
+    let settings = load(
+        "
+        [agents.default]
+        model = 'demo/demo'
+        handoffs = ['billing', 'billing']
+        handoff = { max_handoffs = 5, history = 'last_turn' }
+        [agents.billing]
+        handoff = { max_handoffs = 2 }
+        ",
+    );
+    let of = |name: &str| settings.agents[name].rules.handoff.clone();
+    let rules = |to: &[&str], most| HandoffRules {
+        to: to.iter().map(|to| (*to).to_owned()).collect(),
+        most,
+        history: HandedHistory::LastTurn,
+    };
+    assert_eq!((of("default"), of("billing")), (rules(&["billing"], 5), rules(&[], 2)));
+    for (text, said) in [
+        (
+            "handoffs = ['biling']\n[agents.billing]\nsystem = 'x'",
+            "agents.default.handoffs: there is no agent `biling`",
+        ),
+        ("handoffs = ['default']", "an agent cannot hand a run off to itself"),
+        ("handoffs = [7]", "agents.default.handoffs"),
+        ("handoffs = 'billing'", "agents.default.handoffs"),
+        ("tools = ['handoff']", "name agents in `handoffs` to have the tool `handoff`"),
+        ("handoff = { max_handoffs = 33 }", "from 1 to 32"),
+        ("handoff = { history = 'none' }", "\"all\" or \"last_turn\""),
+    ] {
+        let mistakes = mistakes(&format!("[agents.default]\n{text}"));
+        assert!(mistakes.contains(said), "{text}: {mistakes}");
     }
 }

@@ -99,6 +99,11 @@ fn the_default_agent_knows_no_documents() {
                     max_iterations: 20,
                     shows_events: false,
                 },
+                handoff: HandoffRules {
+                    to: [],
+                    most: 3,
+                    history: All,
+                },
             },
             trace_content: true,
     ");
