@@ -89,12 +89,16 @@ pub const OF_DELEGATION: &[&str] = &[
 /// Failpoints that only runs reach whose agent is made of others.
 pub const OF_COMPOSITES: &[&str] = &["composite.before_turn", "composite.turn_made"];
 
+/// Failpoints that only runs reach which are handed off, in their order.
+pub const OF_HANDOFFS: &[&str] =
+    &["handoff.called", "handoff.specified", "handoff.recorded", "handoff.before_taken_over", "handoff.taken_over"];
+
 /// Failpoints that only runs reach which end before those that they have begun.
 pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
 
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 12] = [
+const ALL: [&[&str]; 13] = [
     FAILPOINTS,
     OF_APPROVALS,
     OF_HOOKS,
@@ -104,6 +108,7 @@ const ALL: [&[&str]; 12] = [
     OF_FLUSHES,
     OF_DELEGATION,
     OF_COMPOSITES,
+    OF_HANDOFFS,
     OF_STOPPED_TREES,
     OF_SCHEDULES,
     BESIDE_RUNS,

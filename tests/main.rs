@@ -25,6 +25,7 @@ mod fallbacks;
 mod faults;
 mod gemini;
 mod guards;
+mod handoffs;
 mod hedging;
 mod hooks;
 mod idempotency;

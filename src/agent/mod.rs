@@ -3,7 +3,8 @@
 //! [`machine`] decides, [`drive`] does, [`follow`] reads. [`Agent`] holds the rooms and hands out those that the
 //! outside may use. Each room knows only those below it. From the top:
 //!
-//! - [`schedules`]: requests that the server makes itself, at certain times.
+//! - [`schedules`]: requests that the server makes itself, at certain times. `delegation` begins runs for other runs, and
+//!   lets runs go on as other agents.
 //! - [`admission`]: a request becomes a run.
 //! - [`control`], [`recovery`], [`tool_results`], [`questions`]: runs are read, steered and cancelled; orphaned runs are found; what
 //!   services answer later is taken, and what users answer tools.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -176,7 +176,7 @@ pub struct CallApproval {
 }
 
 /// How a request asks for the approval of calls.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct ApprovalPatch {
     /// What the run does while a call needs an approval.
     pub mode: Option<ApprovalMode>,
@@ -185,7 +185,7 @@ pub struct ApprovalPatch {
 }
 
 /// Rules of the loop that a request asks for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RulesPatch {
     /// Patterns of tools whose failed call ends the run, beside the agent's.
     pub ends_run: Vec<String>,
@@ -202,7 +202,7 @@ pub struct RulesPatch {
 }
 
 /// How a conversation is shortened that grows too long.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextPatch {
     /// How what is left out is replaced.
     pub compaction: Option<Compaction>,
@@ -219,7 +219,7 @@ pub struct ContextPatch {
 }
 
 /// What makes a conversation too long beside its window: no more than the agent says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggersPatch {
     /// More messages than this that a model is shown.
     pub messages: Option<u32>,
@@ -230,7 +230,7 @@ pub struct TriggersPatch {
 }
 
 /// When a model that repeats itself is warned and stopped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuardPatch {
     /// After so many turns with the same calls and results it is warned.
     pub warn_after: Option<u32>,
@@ -243,7 +243,7 @@ pub struct LoopGuardPatch {
 }
 
 /// Whether something is asked of the model, and in which words.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptPatch {
     /// Whether it is; `None` for what the agent says, or yes where there are words for it.
     pub enabled: Option<bool>,
@@ -252,7 +252,7 @@ pub struct PromptPatch {
 }
 
 /// What a request asks for in its prompt.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedPrompt {
     /// Which sections the server writes: no others than the agent has it write.
     pub mode: Option<PromptMode>,
@@ -275,7 +275,7 @@ impl AskedPrompt {
 }
 
 /// Guards that a request asks for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct GuardsPatch {
     /// What happens to messages that look like attempts to instruct the model in the operator's place.
     pub input: Option<InputMode>,
@@ -299,6 +299,12 @@ impl NewRun {
         let context = ContextPatch { only: true, ..ContextPatch::default() };
         let rules = RulesPatch { context, ..RulesPatch::default() };
         Self { session, rules, on_conflict, waits_for_the_end: true, ..Self::bare(tenant) }
+    }
+
+    /// What a run of this id would be asked for, which says nothing yet.
+    #[must_use]
+    pub(super) fn again(tenant: Tenant, id: RunId) -> Self {
+        Self { id, ..Self::bare(tenant) }
     }
 
     /// A request of another run, which says nothing yet.

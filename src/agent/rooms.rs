@@ -10,6 +10,7 @@ use crate::agent::documents::Documents;
 use crate::agent::documents::limits::memory_limits;
 use crate::agent::documents::memory_tools::memory_tools;
 use crate::agent::documents::skill_tools::skill_tools;
+use crate::agent::drive::handing_over::Successors;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -85,6 +86,7 @@ impl Rooms {
             outbox: Outbox::new(ledger.clone(), generations.clone(), lifecycle.clone(), telemetry.metrics.hooks()),
             telemetry: telemetry.clone(),
             compactions: Compactions::default(),
+            handing_over: Arc::new(Successors(Box::new(delegation.clone()))),
         });
         let agents = Arc::new(StoredAgents::new(ledger.store().clone(), generations.clone()));
         let admission = Arc::new(Admission::new(&launcher, agents.clone()));

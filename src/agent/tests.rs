@@ -23,6 +23,7 @@ mod due;
 mod fallbacks;
 mod fencing;
 mod guards;
+mod handoffs;
 mod hedges;
 mod histories;
 mod hooks;

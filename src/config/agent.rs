@@ -45,7 +45,7 @@ pub const MAX_ITERATIONS_CEILING: u32 = 200;
 pub struct AgentConfig {
     /// Its name.
     pub name: String,
-    /// What it is for, as agents are told that may delegate to it.
+    /// What it is for, as agents are told that may delegate to it or hand runs off to it.
     pub description: Option<String>,
     /// `UPSTREAM/MODEL`, or a bare model name; `None` leaves it to the request.
     pub model: Option<String>,
@@ -152,7 +152,7 @@ impl AgentConfig {
             (context::read(context, parent.map(|parent| &parent.rules.context), upstreams), texts)
         });
         refuse_flush_without_tool(section, &context, &tools);
-        Self {
+        let agent = Self {
             name: name.to_owned(),
             description,
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -170,7 +170,11 @@ impl AgentConfig {
             approval: read_approval(section, parent),
             guards: guard::read(section, parent.map(|parent| &*parent.guards), input_guard, texts),
             prompt: PromptConfig::read(section, parent.map(|parent| &*parent.prompt)),
+        };
+        if agent.rules.handoff.to.iter().any(|to| to == name) {
+            section.refuse("handoffs", "an agent cannot hand a run off to itself");
         }
+        agent
     }
 
     fn tool_patterns(&self) -> Vec<ToolPattern> {
@@ -181,8 +185,8 @@ impl AgentConfig {
 fn read_description(section: &mut Section<'_>) -> Option<String> {
     section.optional(
             "description",
-            "What it is for, in a sentence: the models of [agents that may delegate to it](delegation.md) are told. No other agent \
-             inherits it.",
+            "What it is for, in a sentence: the models of agents are told that may [delegate to it](delegation.md) or [hand runs off to \
+             it](handoff.md). No other agent inherits it.",
         )
 }
 

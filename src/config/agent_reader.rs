@@ -125,6 +125,9 @@ impl AgentReader {
         if let Some(what) = delegates::above(&agent.rules.delegation, self.agents.values()) {
             section.refuse("delegation", what);
         }
+        if let Some(what) = delegates::hands_off_above(&agent.rules.handoff, self.agents.values()) {
+            section.refuse("handoff", what);
+        }
         agent
     }
 }

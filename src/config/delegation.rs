@@ -80,7 +80,7 @@ impl FromToml for AgentName {
 }
 
 /// A number from 1 to `MOST`.
-struct UpTo<const MOST: u32>(u32);
+pub(super) struct UpTo<const MOST: u32>(pub(super) u32);
 
 impl<const MOST: u32> FromToml for UpTo<MOST> {
     fn form() -> String {

@@ -7,6 +7,7 @@ use super::tool_pattern::ToolPattern;
 use super::workspace::WORKSPACE_TOOLS;
 use crate::types::context::ContextRules;
 use crate::types::delegate::DELEGATE;
+use crate::types::handoff::HANDOFF;
 use crate::types::memory::{MEMORY_TOOLS, MEMORY_WRITE};
 use crate::types::pattern::{matches, may_match};
 
@@ -39,6 +40,9 @@ pub(super) fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPatter
     }
     if pattern == DELEGATE {
         return section.refuse("tools", "name agents in `delegates` to have the tool `delegate`");
+    }
+    if pattern == HANDOFF {
+        return section.refuse("tools", "name agents in `handoffs` to have the tool `handoff`");
     }
     if MEMORY_TOOLS.contains(&pattern) {
         return section.refuse("tools", format!("declare [memory] to have the tool `{pattern}`"));

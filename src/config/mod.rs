@@ -22,6 +22,7 @@ mod fallbacks;
 mod files;
 mod guard;
 mod guardrail;
+mod handoff;
 mod headers;
 mod hook;
 mod identity;

@@ -7,6 +7,7 @@ use toml::de::DeValue;
 
 use super::delegation;
 use super::files;
+use super::handoff;
 use super::memory;
 use super::reader::Section;
 use super::skills;
@@ -37,6 +38,7 @@ pub(super) fn read(
         skills: skills::patterns(section, &parent.skills),
         delegation: delegation::read(section, &parent.delegation),
         composite,
+        handoff: handoff::read(section, &parent.handoff),
     })
 }
 

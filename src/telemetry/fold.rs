@@ -9,6 +9,7 @@ use crate::types::fallback::FellBack;
 use crate::types::guard::{Guarded, Judged, Verdict};
 use crate::types::hedge::{HedgeEnded, KeptCall};
 use crate::types::price::StepModel;
+use crate::types::succession::Handoff;
 use crate::types::tool::CallEnding;
 use crate::types::{
     BudgetOwner, ErrorKind, Event, Micros, Outcome, Record, RunSpec, RunStatus, StopReason, ToolOutcome, Usage, Used,
@@ -51,6 +52,8 @@ pub enum Observation<'r> {
     ToolFinished { name: &'r str, outcome: &'r ToolOutcome },
     /// A run that a call begins is about to begin, or ended.
     Delegated(&'r Delegated),
+    /// The run goes on as another agent.
+    Handoff(&'r Handoff),
     /// A budget is four fifths used.
     BudgetWarned(BudgetOwner),
     /// A guard found something, or did something about it.
@@ -184,6 +187,7 @@ impl RunFold {
             Event::Context(event) => shorten(event, &mut observe),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::Delegated(delegated) => Observation::Delegated(delegated),
+            Event::Handoff(handoff) => Observation::Handoff(handoff),
             Event::StepCompleted { .. } => self.complete_step(record.at_ms),
             Event::StopRequested { error, .. } => return self.stop(error.as_ref().map(|error| error.kind)),
             Event::HandedOff => return self.handed_off = true,

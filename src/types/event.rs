@@ -25,6 +25,7 @@ pub use crate::types::reservation::Reservation;
 use crate::types::rules::LoopFinding;
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
+use crate::types::succession::Handoff;
 use crate::types::tool_question::{ResolvedQuestion, ToolQuestion};
 use crate::types::usage::{BudgetStatus, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
@@ -139,6 +140,8 @@ pub enum Event {
     ToolPending(Box<PendingCall>),
     /// A run that a call begins is about to begin, or ended.
     Delegated(Box<Delegated>),
+    /// The run goes on as another agent once the calls of the step are answered.
+    Handoff(Box<Handoff>),
     /// A server-side tool tells how far it is.
     ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
     /// A server-side call asks the user something, and goes on meanwhile.
@@ -235,6 +238,7 @@ impl Event {
             | Self::ToolStarted { .. }
             | Self::ToolPending(_)
             | Self::Delegated(_)
+            | Self::Handoff(_)
             | Self::ToolProgress { .. }
             | Self::QuestionAsked(_)
             | Self::QuestionResolved(_)

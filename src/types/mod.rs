@@ -14,6 +14,7 @@ pub mod event;
 mod expected;
 pub mod fallback;
 pub mod guard;
+pub mod handoff;
 pub mod hedge;
 pub mod hook;
 pub mod id;
@@ -43,6 +44,7 @@ pub mod share;
 pub mod shortfall;
 pub mod skill;
 pub mod stop;
+pub mod succession;
 pub mod taken;
 #[cfg(test)]
 pub(crate) mod testing;

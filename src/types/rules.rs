@@ -9,6 +9,7 @@ use crate::types::composite::Composite;
 use crate::types::context::ContextRules;
 use crate::types::conversation::Part;
 use crate::types::delegate::Delegation;
+use crate::types::handoff::HandoffRules;
 use crate::types::json::is_default;
 use crate::types::memory::{AgentFiles, MemoryRules};
 use crate::types::pattern::matches;
@@ -60,6 +61,9 @@ pub struct LoopRules {
     /// Which agents work in its place, if it is made of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composite: Option<Arc<Composite>>,
+    /// To whom it hands its runs off.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub handoff: HandoffRules,
 }
 
 impl LoopRules {

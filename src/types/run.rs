@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::context::View;
 use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::guard::{GuardPoint, Guarded, Guards};
+use crate::types::handoff::HandoffState;
 use crate::types::hook::{HookPoint, PinnedHook};
 use crate::types::json::is_default;
 use crate::types::lineage::{Parent, Tree};
@@ -286,6 +287,9 @@ pub struct RunSpec {
     /// The hooks that it is subject to, in the order in which they are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<PinnedHook>,
+    /// How often it was handed off, and whether it may be.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub handoff: HandoffState,
     /// What the caller asked for besides.
     pub options: RunOptions,
 }

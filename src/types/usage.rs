@@ -36,6 +36,19 @@ impl Usage {
     pub fn total(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }
+
+    /// The rest of it, if this part is told apart.
+    #[must_use]
+    pub fn without(&self, part: &Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_sub(part.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_sub(part.completion_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(part.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(part.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(part.reasoning_tokens),
+            estimated: self.estimated,
+        }
+    }
 }
 
 impl AddAssign for Usage {

@@ -16,6 +16,7 @@ mod counters;
 mod delegation;
 mod flush;
 mod guardrails;
+mod handoffs;
 mod hooks;
 mod inside;
 mod kill;

@@ -199,7 +199,8 @@ impl Admission {
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
         }
-        check_unchanged(new, spec)?;
+        // The client repeats what its first request said.
+        check_unchanged(new, idle.run().first_spec())?;
         let model = generation.catalog.model(&idle.run().model().upstream);
         unsupported::refuse(&*model, &Sampling::default(), &new.messages, &History::default())?;
         let required = idle.run().required_calls();

@@ -13,6 +13,7 @@ use crate::agent::request::NewRun;
 use crate::types::History;
 use crate::types::hook::PinnedHook;
 use crate::types::policy::Policy;
+use crate::types::rules::LoopRules;
 use crate::types::session::Session;
 
 /// What is chosen for a run.
@@ -42,8 +43,7 @@ impl Admission {
         let selected = Selected::new(generation, &resolved.settings, new, policy.as_ref())?;
         let given = Given::new(new, session, (resolved, &selected, generation, None));
         let rules = &resolved.settings.rules;
-        let delegates = !rules.delegation.to.is_empty() || rules.composite.is_some();
-        let waits = new.servers.is_some() || !rules.skills.is_empty() || delegates || !given.is_plain();
+        let waits = new.servers.is_some() || !rules.skills.is_empty() || has_targets(rules) || !given.is_plain();
         let (told, warnings) = (given.plain(), Vec::new());
         let begun = Chosen { policy, hooks, selected, listed: None, told, warnings };
         // Boxed, as most runs wait for nothing here.
@@ -76,6 +76,7 @@ impl Admission {
         let rules = &resolved.settings.rules;
         let judged = (generation, policy.as_deref());
         warnings.extend(self.offer_delegates((new, &rules.delegation), judged, selected).await?);
+        warnings.extend(self.offer_handoffs((new, rules, &resolved.agent_name), judged, selected).await?);
         let patterns = &*rules.skills;
         let skills = self.skills((new, patterns), (generation, policy.as_deref()), selected).await?;
         let of_skills = skills.as_ref().and_then(|skills| skills.text.as_deref());
@@ -83,6 +84,11 @@ impl Admission {
         warnings.extend(skills.and_then(|skills| skills.warning));
         Ok(chosen)
     }
+}
+
+/// Whether an agent with these rules has others do something.
+fn has_targets(rules: &LoopRules) -> bool {
+    !rules.delegation.to.is_empty() || !rules.handoff.to.is_empty() || rules.composite.is_some()
 }
 
 fn check<'a>(

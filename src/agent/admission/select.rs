@@ -13,6 +13,7 @@ use crate::agent::request::NewRun;
 use crate::config::{AgentConfig, Identity, nearest};
 use crate::tools::{RegisteredTool, Told};
 use crate::types::delegate::DELEGATE;
+use crate::types::handoff::HANDOFF;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::pattern::matches;
 use crate::types::policy::Policy;
@@ -124,10 +125,12 @@ impl Selected {
         self.all().has(name) || self.own_tools().any(|tool| tool.name == name)
     }
 
-    /// Refuses patterns that lead to no tool, and not to the one that is offered to runs that delegate either.
+    /// Refuses patterns that lead to no tool, and not to those either that are offered to runs that delegate or are handed off.
     fn check_patterns(&self, generation: &Generation, settings: &AgentConfig) -> Result<(), StartError> {
-        let delegates = !settings.rules.delegation.to.is_empty();
-        let leads_nowhere = |pattern: &&String| !(delegates && matches(pattern, DELEGATE));
+        let rules = &settings.rules;
+        let offered = [(DELEGATE, &rules.delegation.to), (HANDOFF, &rules.handoff.to)];
+        let leads_nowhere =
+            |pattern: &&String| !offered.iter().any(|(tool, to)| !to.is_empty() && matches(pattern, tool));
         if let Some(pattern) = self.of_agent.unmatched.iter().find(leads_nowhere) {
             let registry = generation.tools.current();
             let has = |name: &&str| settings.tools.iter().any(|pattern| matches(pattern, name));

@@ -9,7 +9,7 @@ use crate::agent::admission::said::said;
 use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::begins_conversation;
-use crate::agent::admission::{Admission, composite, models, named, price, rules};
+use crate::agent::admission::{Admission, composite, handoffs, models, named, price, rules};
 use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
@@ -24,6 +24,7 @@ use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::context::Compaction;
 use crate::types::conversation::requested;
+use crate::types::handoff::HandoffState;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::share::RunsAtOnce;
@@ -79,6 +80,7 @@ impl Admission {
         (spec.system, spec.prompt) = (told.system, told.prompt);
         may_compact(&spec)?;
         (spec.policy, spec.hooks) = (policy, hooks);
+        handoffs::note(&mut spec, new);
         let of_prompt = said(new.prompt.as_deref(), &mut spec)?;
         spec.warnings.extend(of_prompt);
         if let Some((asked, listed)) = listed {
@@ -114,7 +116,7 @@ fn may_compact(spec: &RunSpec) -> Result<(), StartError> {
 }
 
 /// What the caller should know of members that the upstream is not sent.
-fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
+pub(super) fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
     let names = model.unsent(&spec.upstream_model, &spec.options.sampling);
     let named: Vec<String> = names.into_iter().take(8).map(|name| name.chars().take(80).collect()).collect();
     (!named.is_empty()).then(|| {
@@ -124,13 +126,16 @@ fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
 }
 
 /// The session of a request, and the model or agent that it means.
-type Asked<'a> = (Option<&'a Session>, &'a str);
+pub(super) type Asked<'a> = (Option<&'a Session>, &'a str);
 
 /// Which tools a run may use.
-type Offered<'a> = (&'a Selected, &'a ServerTools);
+pub(super) type Offered<'a> = (&'a Selected, &'a ServerTools);
+
+/// The specification of a run, or why it cannot be one.
+type Pinned = Result<RunSpec, StartError>;
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Result<RunSpec, StartError> {
+pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Pinned {
     let ((session, asked), (selected, servers)) = (asked, offered);
     let price::Counted { options, price, warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
@@ -188,6 +193,7 @@ fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'
         guards: tightened(&settings.guards, new.guards)?,
         hooks: Vec::new(),
         guarded: Vec::new(),
+        handoff: HandoffState::default(),
         options,
     })
 }

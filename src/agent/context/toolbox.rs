@@ -40,6 +40,8 @@ struct Tools {
     clients: Vec<(String, Option<Schema>)>,
     /// What is offered from the start.
     offer: ToolOffer,
+    /// How often the run was handed off that they were made for.
+    handoffs: u32,
 }
 
 /// A call that may be made.
@@ -65,7 +67,12 @@ impl Toolbox {
         };
         let own = spec.own_tools.iter().map(compiled).collect();
         let clients = spec.client_tools.iter().map(compiled).collect();
-        Self(Arc::new(Tools { servers, live, named, own, clients, offer }))
+        Self(Arc::new(Tools { servers, live, named, own, clients, offer, handoffs: spec.handoff.before }))
+    }
+
+    /// Whether they are those of a run as it is now, which may go on as another agent than they were made for.
+    pub fn is_of(&self, spec: &RunSpec) -> bool {
+        self.0.handoffs == spec.handoff.before
     }
 
     /// What the model is offered once the run has found these tools. What is offered from the start comes first, and what is

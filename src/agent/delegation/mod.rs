@@ -1,9 +1,10 @@
-//! Begins runs for other runs, finds them again, and stops them.
+//! Begins runs for other runs, finds them again, and stops them; and lets runs go on as other agents.
 //!
 //! The run that begins another has named it before, so beginning it is tried under the same id however often that is repeated: the
 //! store creates a run of an id once. A run that is wanted no more is barred first, in the partition where it would be created. So it
 //! exists and is told to stop, or it never begins, whatever a replica that stood still does later.
 
+mod handoff;
 mod request;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -33,7 +34,7 @@ const SEEN_TO_MS: u64 = 2_000;
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Begins runs for other runs.
+/// Begins runs for other runs, and lets runs go on as other agents.
 #[derive(Debug, Default)]
 pub struct Delegation {
     /// Set once all rooms are there. Weak, as admission holds what holds this.

@@ -10,6 +10,7 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::asked;
 use crate::agent::drive::child_ended::child_ended;
 use crate::agent::drive::guarded::tell;
+use crate::agent::drive::handing_over::Successors;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::pending::answered;
 use crate::agent::drive::recorder::Recorder;
@@ -42,6 +43,8 @@ pub struct Driver {
     pub tools: Toolbox,
     /// The configuration that it began with.
     pub generation: Arc<Generation>,
+    /// What makes another agent's run of it.
+    pub handing_over: Arc<Successors>,
     /// The session's earlier messages.
     pub history: History,
     /// What of the conversation the model is shown, where that is not all. Boxed, as most conversations are short.
@@ -63,8 +66,8 @@ pub struct Driver {
     pub commands: watch::Receiver<u64>,
     /// The number of the last command that it has read.
     pub commands_seen: u64,
-    /// The run of its session that is woken once this one has ended.
-    pub next_in_session: Option<RunId>,
+    /// The run of its session that is woken once this one has ended. Boxed, as few runs have others wait for them.
+    pub next_in_session: Option<Box<RunId>>,
     /// How many bytes of it were counted as stored when it began.
     pub counted: u64,
     /// What is to be counted of it, once it ended or waits.

@@ -50,6 +50,11 @@ impl Meter {
         Self { tree, ..self }
     }
 
+    /// Takes what a run shares with the runs above and below it now that it goes on as another agent. Nothing is reserved meanwhile.
+    pub fn share(&mut self, tree: Option<Box<TreeAccounts>>) {
+        self.tree = tree;
+    }
+
     /// Whether the session or the key has a budget.
     pub fn has_budgets(&self) -> bool {
         self.session.is_some_and(|session| session.is_any())

@@ -6,6 +6,7 @@ mod asked;
 mod child_ended;
 pub(super) mod driver;
 mod guarded;
+pub(super) mod handing_over;
 mod judge;
 pub(super) mod meter;
 pub(super) mod notices;

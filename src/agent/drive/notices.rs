@@ -262,6 +262,7 @@ fn for_each(run: &Run, record: &Record, mut tell: impl FnMut(HookPoint, What<'_>
         | Event::ApprovalResolved(_)
         | Event::ToolPending(_)
         | Event::Delegated(_)
+        | Event::Handoff(_)
         | Event::QuestionAsked(_)
         | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }

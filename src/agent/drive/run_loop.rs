@@ -41,6 +41,9 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
         if driver.recorder.bytes() >= driver.counts_at {
             Box::pin(steps::count::count_growth(driver)).await?;
         }
+        if is_to_be_equipped(driver) {
+            Box::pin(steps::equip::equip(driver)).await?;
+        }
         match driver.recorder.run().next_step() {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
@@ -88,6 +91,12 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::Done => return Ok(driver.recorder.flush().await?),
         }
     }
+}
+
+/// Whether the run goes on as another agent than its driver is equipped for.
+fn is_to_be_equipped(driver: &Driver) -> bool {
+    let run = driver.recorder.run();
+    !driver.tools.is_of(run.spec()) && !run.is_stopping() && !run.status().is_final()
 }
 
 /// Says that the run repeats itself.

@@ -33,6 +33,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::ToolStarted { .. }
         | Event::ToolPending(_)
         | Event::Delegated(_)
+        | Event::Handoff(_)
         | Event::QuestionAsked(_)
         | Event::QuestionResolved(_)
         | Event::ToolProgress { .. }

@@ -70,6 +70,7 @@ impl Follower {
                     | Event::ToolStarted { .. }
                     | Event::ToolPending(_)
                     | Event::Delegated(_)
+                    | Event::Handoff(_)
                     | Event::QuestionAsked(_)
                     | Event::QuestionResolved(_)
                     | Event::ToolProgress { .. }

@@ -17,6 +17,7 @@ mod wake;
 use std::sync::Arc;
 
 use crate::agent::documents::Documents;
+use crate::agent::drive::handing_over::Successors;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
@@ -52,4 +53,5 @@ pub struct Launcher {
     pub(super) telemetry: Telemetry,
     pub(super) outbox: Outbox,
     pub(super) compactions: Compactions,
+    pub(super) handing_over: Arc<Successors>,
 }

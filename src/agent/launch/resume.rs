@@ -159,7 +159,9 @@ impl Launcher {
         let answer = if is_of_client { entries.1.iter().map(|entry| entry.len() as u64).sum() } else { 0 };
         idle.count(answer);
         let (head, retention) = (Head { leg: number, ..idle.new_head() }, self.ledger.retention());
-        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, claim, entries), session, retention);
+        // What is stored is what the log follows from.
+        let first = idle.run().first_spec().clone();
+        let commit = commits::resume((&first, &head), idle.lease.fence(), (answer, claim, entries), session, retention);
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         let (index, live) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live));
         if matches!(index, Err(CommitError::CeilingReached { .. })) {
@@ -321,7 +323,7 @@ impl Launcher {
                 if let Some(due) = due {
                     forget_due(&**self.ledger.store(), &due).await;
                 }
-                let next = driver.next_in_session.as_ref();
+                let next = driver.next_in_session.as_deref();
                 self.ownership.unregister_idle(&spec, next).await.map(|()| true)
             }
             Err(Exit::HandedOff) => Ok(false),

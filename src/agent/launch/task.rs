@@ -141,7 +141,7 @@ impl Launcher {
             && let Some(counted) = driver.uncounted.take()
         {
             self.active.note_done(&run, live);
-            self.ownership.wake_next(entry, next.as_ref()).await?;
+            self.ownership.wake_next(entry, next.as_deref()).await?;
             self.count_soon(entry.tenant.clone(), *counted);
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Launcher {
         self.count(&entry.tenant, driver).await?;
         failpoint::hit("run.counted");
         self.active.note_done(&run, live);
-        let unregistered = self.ownership.unregister(&run, entry, next.as_ref()).await;
+        let unregistered = self.ownership.unregister(&run, entry, next.as_deref()).await;
         failpoint::hit("run.unmarked");
         unregistered.inspect_err(|error| tracing::warn!(%run, %error, "could not unregister a run that waits"))
     }
@@ -188,6 +188,7 @@ impl Launcher {
             model: generation.catalog.model(&recorder.run().model().upstream),
             tools: tools.unwrap_or_default(),
             generation,
+            handing_over: self.handing_over.clone(),
             recorder,
             history,
             shown: None,

@@ -2,6 +2,8 @@
 
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::handing_over::Equipment;
+use crate::agent::drive::notices::Notices;
 use crate::agent::error::unavailable;
 use crate::agent::generation::Generation;
 use crate::agent::launch::Launcher;
@@ -9,6 +11,17 @@ use crate::store::Unavailable;
 use crate::types::RunSpec;
 
 impl Launcher {
+    /// What a run is driven with that goes on as another agent. `None` if the store lost the definitions of its tools.
+    pub(in crate::agent) async fn equipment(
+        &self,
+        spec: &RunSpec,
+        generation: &Generation,
+    ) -> Result<Option<Equipment>, Unavailable> {
+        let Some(tools) = self.tools(spec, generation).await? else { return Ok(None) };
+        let notices = Notices::of(spec, &generation.hooks, &self.outbox);
+        Ok(Some(Equipment { tools, tree: self.limits.tree(spec), notices }))
+    }
+
     /// The tools of a run that was accepted before, perhaps elsewhere and under another configuration. `None` if
     /// the store lost their definitions.
     pub(in crate::agent) async fn tools(

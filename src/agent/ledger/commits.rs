@@ -12,6 +12,7 @@
 //!
 //! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: callers commit what these say.
 
+mod handoff;
 mod inbox;
 mod shown;
 #[cfg(test)]
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::handoff::hand_over;
+use self::handoff::pass_on;
 pub use self::inbox::{delete_inbox, send};
 use self::inbox::{keep_inbox, no_more_commands};
 pub use self::shown::claim_flush;
@@ -37,7 +40,6 @@ use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
 use crate::types::context::SessionContext;
-use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus, StopReason};
 
 /// When a new run begins.
@@ -193,8 +195,10 @@ pub fn resume(
 /// A run's end, or that it waits for its client.
 #[derive(Debug)]
 pub struct Ending<'a> {
-    /// The run.
+    /// The run as it is.
     pub spec: &'a RunSpec,
+    /// The run as it began, from which its log tells what it is.
+    pub first: &'a RunSpec,
     /// How often its client has continued it.
     pub leg: u32,
     /// How it ends.
@@ -239,7 +243,7 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 }
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
-    let kept = ending.spec.options.keeps_response().then(|| encode(ending.spec));
+    let kept = ending.spec.options.keeps_response().then(|| encode(ending.first));
     let bytes = stored::of_ended_run(ending.log_bytes) + kept.as_ref().map_or(0, |spec| spec.len() as u64);
     let head = Head { bytes, ..ended_head(&ending) };
     let Ending { spec, outcome, at_ms, commands_seen, session, messages, context, counted, inbox_bytes, lease, .. } =
@@ -272,6 +276,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     session.usage += outcome.usage;
     session.cost += outcome.cost;
     session.runs += 1;
+    pass_on(&mut session, spec);
     keep_context(&mut session, context, spec, after);
     let mut tx = put_session_document(tx, &session, version, ttl);
     if appends {
@@ -282,7 +287,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
-    let specification = encode(ending.spec);
+    let specification = encode(ending.first);
     let bytes = stored::of_unfinished_run(specification.len(), ending.log_bytes, ending.counted);
     let head = Head { waits_until_ms: ending.waits_until_ms, bytes, ..ended_head(&ending) };
     let Ending { spec, outcome, session, counted, commands_seen, .. } = ending;
@@ -291,7 +296,8 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let tx = if outcome.reason == StopReason::ToolPending { no_more_commands(tx, spec, commands_seen) } else { tx };
     let kept = Write::Put { key: keys::spec(&spec.id), value: specification, ttl: Some(ttl) };
     let mut tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
-    if let Some(Versioned { session, version }) = session {
+    if let Some(Versioned { mut session, version }) = session {
+        pass_on(&mut session, spec);
         let ttl = retention.session_ttl_under(&session, spec);
         // A replica that saw the run under way, and is about to queue another run behind it, reads the session again.
         tx = keep_session(put_session_document(tx, &session, version, ttl), &session, ttl);

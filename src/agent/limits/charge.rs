@@ -71,6 +71,7 @@ impl Charges {
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
             | Event::Delegated(_)
+            | Event::Handoff(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }

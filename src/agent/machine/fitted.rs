@@ -2,9 +2,10 @@
 
 use super::budget;
 use super::flushed::Flush;
-use crate::types::RunSpec;
 use crate::types::context::{CompactionStarted, View};
-use crate::types::event::Reservation;
+use crate::types::conversation::{Part, PartKind};
+use crate::types::event::{Reservation, Turn};
+use crate::types::{RunSpec, Usage};
 
 /// Input tokens of the next call: what the upstream last counted, and a token for each four bytes since.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +64,17 @@ impl Fitting {
         self.0.get_or_insert_default()
     }
 
+    /// The run goes on as another agent, which is shown nothing before this place if there is one.
+    pub(super) fn begin_anew(&mut self, shown_from: Option<u64>) {
+        if let Some(from) = shown_from {
+            let view = &mut self.state().view;
+            view.from = if from > view.covers { from } else { 0 };
+        }
+        if let Some(state) = &mut self.0 {
+            (state.rounds, state.tried, state.quiet, state.overflows) = (0, 0, 0, 0);
+        }
+    }
+
     /// The model has answered.
     pub(super) fn note_answer(&mut self) {
         if let Some(state) = &mut self.0 {
@@ -81,4 +93,13 @@ impl Fitting {
     pub(super) fn open(&self) -> Option<&CompactionStarted> {
         self.0.as_ref()?.open.as_ref()
     }
+}
+
+/// How many tokens the next request has of a turn and what came before it: reasoning goes back to no model unless its
+/// vendor sealed it.
+pub(super) fn sent_back(turn: &Turn) -> u64 {
+    let is_sealed = |part: &Part| matches!(part.kind, PartKind::Thinking(_)) && !part.is_unsealed_thinking();
+    let Usage { completion_tokens, reasoning_tokens, .. } = turn.usage;
+    let unsent = if turn.parts.iter().any(is_sealed) { 0 } else { reasoning_tokens.min(completion_tokens) };
+    turn.usage.total().saturating_sub(unsent)
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::beside::Beside;
 use super::calls::{CallState, OpenCall};
-use super::fitted::ContextEstimate;
+use super::fitted::{ContextEstimate, sent_back};
 use super::{Phase, Run, Stop, UNANSWERED};
-use crate::types::conversation::{Extra, Part, PartKind, Parts};
+use crate::types::conversation::{Extra, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
 use crate::types::price::StepModel;
 use crate::types::report::{CallReport, DecisionReport, StepReport};
@@ -56,6 +56,7 @@ impl Run {
             Event::ApprovalResolved(approval) => self.decide(approval),
             Event::ToolStarted { call, effect, .. } => self.change(&call.id, |open| open.start(*effect)),
             Event::Delegated(delegated) => self.take_delegated(delegated),
+            Event::Handoff(handoff) => self.take_handoff(handoff),
             Event::ToolPending(pending) => self.change(&pending.call_id, |open| open.defer(pending)),
             Event::QuestionAsked(asked) => self.from_tools.rare().questions.ask(asked),
             Event::QuestionResolved(resolved) => self.from_tools.rare().questions.resolve(resolved),
@@ -80,8 +81,7 @@ impl Run {
             | Event::ProviderRetry { .. }
             | Event::ToolProgress { .. } => {}
         }
-        self.stop_between_steps();
-        self.steer();
+        self.settle_between_steps();
     }
 
     /// Counts the time that a run spends, before its record is taken in.
@@ -388,13 +388,4 @@ impl Run {
         self.context.bytes_since += message.weight();
         self.messages.push(message);
     }
-}
-
-/// How many tokens the next request has of a turn and what came before it: reasoning goes back to no model unless its
-/// vendor sealed it.
-fn sent_back(turn: &Turn) -> u64 {
-    let is_sealed = |part: &Part| matches!(part.kind, PartKind::Thinking(_)) && !part.is_unsealed_thinking();
-    let Usage { completion_tokens, reasoning_tokens, .. } = turn.usage;
-    let unsent = if turn.parts.iter().any(is_sealed) { 0 } else { reasoning_tokens.min(completion_tokens) };
-    turn.usage.total().saturating_sub(unsent)
 }

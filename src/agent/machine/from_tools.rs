@@ -2,6 +2,7 @@
 
 use super::asked::Questions;
 use super::children::Children;
+use super::handed::Handoffs;
 use crate::types::ToolOutcome;
 use crate::types::conversation::Part;
 use crate::types::run::ToolSearch;
@@ -14,6 +15,8 @@ pub(super) struct Rare {
     pub(super) questions: Questions,
     /// The runs that its calls have begun.
     pub(super) children: Option<Children>,
+    /// Its handoffs.
+    pub(super) handoffs: Option<Handoffs>,
 }
 
 /// What a run got of its tools beside results.
@@ -62,6 +65,9 @@ impl FromTools {
     /// A step begins, in which the model is offered what was found before.
     pub(super) fn begin_step(&mut self) {
         self.fresh = 0;
+        if let Some(handoffs) = self.rare.as_mut().and_then(|rare| rare.handoffs.as_mut()) {
+            handoffs.is_unnamed = false;
+        }
     }
 
     /// How many more tools can be found in this step, so that all of them can be offered in the next.

@@ -24,6 +24,8 @@ mod fold;
 mod found;
 mod from_tools;
 mod guarded;
+mod handed;
+mod handoff;
 mod hedge;
 mod hooks;
 mod json_mark;
@@ -337,12 +339,6 @@ impl Run {
     /// The claims of the keys under which its requests came.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.spec.claim.iter().chain(&self.claims).map(String::as_str)
-    }
-
-    /// The model that its next step calls, unless the log names it already.
-    #[must_use]
-    pub fn unnamed_model(&self) -> Option<&Arc<StepModel>> {
-        (self.step == 0).then_some(&self.model)
     }
 
     /// The model that its next step calls.

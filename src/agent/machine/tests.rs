@@ -1,6 +1,7 @@
 mod attempts;
 mod fitting;
 mod flushing;
+mod handoffs;
 mod histories;
 mod hooks;
 mod limits;
@@ -17,6 +18,7 @@ use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Asked, Decision, DiscardReason, Leg};
+use crate::types::handoff::HandoffState;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::price::PriceOrigin;
 use crate::types::rules::{LoopGuardRules, LoopRules};
@@ -79,6 +81,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         hooks: Vec::new(),
         warnings: Vec::new(),
         on_limit: OnLimit::Stop,
+        handoff: HandoffState::default(),
         options: options(),
     }
 }

@@ -54,6 +54,7 @@ impl<'a> Said<'a> {
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
             | Event::Delegated(_)
+            | Event::Handoff(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }

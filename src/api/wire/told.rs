@@ -49,6 +49,7 @@ impl<'a> Told<'a> {
             | Event::Guarded(_)
             | Event::Context(_)
             | Event::Delegated(_)
+            | Event::Handoff(_)
             | Event::BudgetWarning { .. }
             | Event::CallAllowed { .. }
             | Event::ApprovalRequired(_)

@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, OutputRules, ResultBounds, Sanitise};
+use crate::types::handoff::{HandedHistory, HandoffRules};
 use crate::types::policy::{Layer, LayerOwner};
 use crate::types::run::OnLimit;
 
@@ -182,4 +183,40 @@ fn mistakes_of_agents_that_are_made_of_others() {
     }
     let default = mistakes("[agents.default]\nchain = ['one']\n[agents.one]\nmodel = 'demo/demo'");
     assert!(default.contains("`default` cannot be made of others"), "{default}");
+}
+
+#[test]
+fn whom_an_agent_hands_runs_off_to_is_its_own_and_how_is_inherited() {
+    let settings = load(
+        "
+        [agents.default]
+        model = 'demo/demo'
+        handoffs = ['billing', 'billing']
+        handoff = { max_handoffs = 5, history = 'last_turn' }
+        [agents.billing]
+        handoff = { max_handoffs = 2 }
+        ",
+    );
+    let of = |name: &str| settings.agents[name].rules.handoff.clone();
+    let rules = |to: &[&str], most| HandoffRules {
+        to: to.iter().map(|to| (*to).to_owned()).collect(),
+        most,
+        history: HandedHistory::LastTurn,
+    };
+    assert_eq!((of("default"), of("billing")), (rules(&["billing"], 5), rules(&[], 2)));
+    for (text, said) in [
+        (
+            "handoffs = ['biling']\n[agents.billing]\nsystem = 'x'",
+            "agents.default.handoffs: there is no agent `biling`",
+        ),
+        ("handoffs = ['default']", "an agent cannot hand a run off to itself"),
+        ("handoffs = [7]", "agents.default.handoffs"),
+        ("handoffs = 'billing'", "agents.default.handoffs"),
+        ("tools = ['handoff']", "name agents in `handoffs` to have the tool `handoff`"),
+        ("handoff = { max_handoffs = 33 }", "from 1 to 32"),
+        ("handoff = { history = 'none' }", "\"all\" or \"last_turn\""),
+    ] {
+        let mistakes = mistakes(&format!("[agents.default]\n{text}"));
+        assert!(mistakes.contains(said), "{text}: {mistakes}");
+    }
 }

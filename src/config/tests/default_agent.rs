@@ -100,6 +100,11 @@ fn the_default_agent_knows_no_documents() {
                     shows_events: false,
                 },
                 composite: None,
+                handoff: HandoffRules {
+                    to: [],
+                    most: 3,
+                    history: All,
+                },
             },
             trace_content: true,
     ");

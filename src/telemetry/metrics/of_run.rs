@@ -99,6 +99,7 @@ impl Meters {
                 self.metrics.tools.of(name).finish(outcome, self.trace.as_ref());
             }
             Observation::Delegated(delegated) => self.metrics.count_delegated(delegated),
+            Observation::Handoff(handoff) => self.metrics.count_handoff(&handoff.to),
             Observation::Guarded(guarded) => self.metrics.guards.count(guarded),
             Observation::Context(event) => self.metrics.context.count(event),
             Observation::BudgetWarned(owner) => drop(self.metrics.budget_warnings.of(&[owner.as_str()]).inc()),

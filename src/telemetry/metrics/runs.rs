@@ -114,6 +114,7 @@ pub(super) struct RunMetrics {
     pub(super) budget_warnings: Family<Counter>,
     delegates: Family<Counter>,
     delegates_ended: Family<Counter>,
+    handoffs: Family<Counter>,
     pub(super) guards: GuardMeters,
     pub(super) context: ContextMeters,
     pub(super) reserved_tokens: Gauge,
@@ -150,6 +151,7 @@ impl RunMetrics {
                 &["status"],
                 "Runs of which the run that began them knows how they ended.",
             ),
+            handoffs: to.counters("handoffs", &["agent"], "Runs that were handed off, by the agent that goes on."),
             guards: GuardMeters::declare(to),
             context: ContextMeters::declare(to),
             reserved_tokens: to
@@ -166,6 +168,10 @@ impl RunMetrics {
             Delegated::Completed(child) => self.delegates_ended.of(&[child.status.as_str()]),
         };
         counter.inc();
+    }
+
+    pub(super) fn count_handoff(&self, agent: &str) {
+        self.handoffs.of(&[agent]).inc();
     }
 }
 

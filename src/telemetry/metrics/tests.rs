@@ -113,9 +113,8 @@ fn every_declared_metric_is_written_under_its_name() {
         call_id: None,
     }));
     all.runs.guards.count(&judged());
-    for delegated in &delegated() {
-        all.runs.count_delegated(delegated);
-    }
+    delegated().iter().for_each(|delegated| all.runs.count_delegated(delegated));
+    all.runs.count_handoff("a");
     all.runs.context.count(&failed_compaction());
     all.runs.context.count(&ended_flush());
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();

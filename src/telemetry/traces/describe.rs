@@ -14,6 +14,7 @@ use crate::types::hook::HookRan;
 use crate::types::price::StepModel;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
+use crate::types::succession::Handoff;
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
 
 /// The root.
@@ -184,6 +185,16 @@ pub(super) fn delegated(delegated: &Delegated, at_ms: u64) -> Moment {
             Moment::new(event::DELEGATE_ENDED, at_ms, attributes)
         }
     }
+}
+
+/// A run that goes on as another agent. Its reason is left out: it may quote anything.
+pub(super) fn handoff(Handoff { call_id, from, to, .. }: &Handoff, at_ms: u64) -> Moment {
+    let attributes = [
+        ("loopgate.handoff.from", from.clone().into()),
+        ("loopgate.handoff.to", to.clone().into()),
+        ("loopgate.handoff.call_id", call_id.to_string().into()),
+    ];
+    Moment::new(event::HANDOFF, at_ms, attributes)
 }
 
 /// One of a step's two calls that is dropped.

@@ -16,6 +16,7 @@ use super::span::{Moment, Room, Span};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::price::StepModel;
+use crate::types::succession::Handoff;
 use crate::types::trace::SpanId;
 use crate::types::{
     BudgetStatus, CallId, Event, Outcome, Record, RunStatus, SpanKey, StopReason, ToolOutcome, TurnEnd, Usage,
@@ -95,6 +96,12 @@ impl SpanFold {
         }
     }
 
+    /// The spans from here on are of another agent, which may keep what is said from traces.
+    fn go_on_as(&mut self, handoff: &Handoff) {
+        self.root.add(describe::handoff(handoff, self.now_ms));
+        self.subject.go_on_as(&handoff.spec);
+    }
+
     /// Takes in the next record.
     pub fn apply(&mut self, record: &Record) {
         let left_ms = self.now_ms;
@@ -105,6 +112,7 @@ impl SpanFold {
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. } => self.note_first_chunk(),
             Event::Delegated(delegated) => self.root.add(describe::delegated(delegated, self.now_ms)),
+            Event::Handoff(handoff) => self.go_on_as(handoff),
             Event::ToolPending(pending) => self.calls.leave_pending(&pending.call_id, self.root.id),
             Event::ToolProgress { .. }
             | Event::CallAllowed { .. }
@@ -119,9 +127,7 @@ impl SpanFold {
             Event::ApprovalResolved(approval) => self.is_decided = Some(!approval.is_expiry()),
             Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),
             Event::StepStarted { step, reserved, model, closing } => {
-                if let Some(model) = model {
-                    self.model = StepModel::clone(model);
-                }
+                model.iter().for_each(|model| self.model = StepModel::clone(model));
                 self.begin_step(*step, *reserved, *closing);
             }
             Event::ProviderRetry { attempt, delay_ms, kind, .. } => {

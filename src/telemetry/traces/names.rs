@@ -134,6 +134,8 @@ pub mod event {
     pub const DELEGATE: &str = "loopgate.delegate";
     /// It ended.
     pub const DELEGATE_ENDED: &str = "loopgate.delegate_ended";
+    /// Another agent goes on with the run.
+    pub const HANDOFF: &str = "loopgate.handoff";
     /// The model repeats its tool calls.
     pub const LOOP_GUARD: &str = "loopgate.loop_guard";
     /// The model is asked for a plan.

@@ -57,6 +57,14 @@ impl Subject {
         }
     }
 
+    /// Another agent goes on with the run.
+    pub(super) fn go_on_as(&mut self, spec: &RunSpec) {
+        self.agent.clone_from(&spec.agent);
+        if spec.hides_content {
+            self.content = Content::Off;
+        }
+    }
+
     /// The trace that its spans belong to.
     #[must_use]
     pub fn trace_id(&self) -> TraceId {

@@ -190,6 +190,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             Event::QuestionAsked(asked) => asked.step = newest,
             Event::QuestionResolved(resolved) => resolved.step = newest,
             Event::HookRan(ran) => ran.step = newest,
+            Event::Handoff(handoff) => handoff.step = newest,
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }

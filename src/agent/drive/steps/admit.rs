@@ -18,6 +18,7 @@ use crate::failpoint;
 use crate::types::approval::{ApprovalMode, ApprovalRequest};
 use crate::types::delegate::DELEGATE;
 use crate::types::guard::GuardPoint;
+use crate::types::handoff::HANDOFF;
 use crate::types::hook::HookPoint;
 use crate::types::policy::{Judged, Policy, Verdict};
 use crate::types::question::ASK_USER;
@@ -179,8 +180,8 @@ fn effect(driver: &Driver, call: &ToolCall) -> Result<Effect, String> {
     if !is_own {
         return driver.tools.check(call).map(|checked| checked.effect);
     }
-    if call.name == DELEGATE {
-        // What the other run does is judged there, by the same rules and its own.
+    if call.name == DELEGATE || call.name == HANDOFF {
+        // What the other agent does is judged when it does it, by its own rules.
         return driver.tools.check_own(call).map(|()| Effect::Read);
     }
     let own = driver.generation.own_tool(&call.name);

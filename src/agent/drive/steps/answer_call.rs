@@ -11,10 +11,12 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::admit::{Admitted, admit_own};
 use crate::agent::drive::steps::delegate::delegate;
+use crate::agent::drive::steps::hand_off::hand_off;
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
 use crate::agent::drive::steps::settle_result::settle_result;
 use crate::agent::own_tool::{OwnContext, OwnTool};
 use crate::types::delegate::DELEGATE;
+use crate::types::handoff::HANDOFF;
 use crate::types::question::ASK_USER;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
@@ -29,6 +31,9 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     }
     if call.name == DELEGATE {
         return Box::pin(delegate(driver, &call)).await;
+    }
+    if call.name == HANDOFF {
+        return Box::pin(hand_off(driver, &call)).await;
     }
     if call.name == ASK_USER && driver.generation.own_tool(ASK_USER).is_none() {
         ask_nothing(driver, &call);

@@ -24,9 +24,9 @@ const PART_OF_TIME: (u64, u64) = (9, 10);
 /// How much longer a run is waited for than it may take, so that it can tell itself that its time is up.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the store may take to say whether a run began.
-const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How soon it is asked again.
-const RETRY_EVERY: Duration = Duration::from_millis(250);
+pub(super) const RETRY_EVERY: Duration = Duration::from_millis(250);
 
 /// What a call of `delegate` says.
 #[derive(Debug, Deserialize)]
@@ -109,7 +109,7 @@ fn queue(driver: &mut Driver, events: Vec<Event>) {
 }
 
 /// Answers a call that says nothing that can be done.
-fn refuse(driver: &mut Driver, call: &ToolCall, why: String) {
+pub(super) fn refuse(driver: &mut Driver, call: &ToolCall, why: String) {
     let step = driver.recorder.run().step();
     if driver.recorder.run().started(&call.id).is_none() {
         driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });

@@ -63,7 +63,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
     while retry.next().await {
         match try_to_end(driver, &mut end).await? {
             Some(Attempt::Recorded(next)) => {
-                driver.next_in_session = next;
+                driver.next_in_session = next.map(Box::new);
                 log_end(driver.recorder.run().spec(), &end.outcome);
                 failpoint::hit("run.ended");
                 return Ok(());
@@ -148,7 +148,7 @@ async fn record_end(
     lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
-    let (spec, leg) = (run.spec().clone(), run.leg());
+    let (spec, first, leg) = (run.spec().clone(), run.first_spec().clone(), run.leg());
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { left_to_session(run) } else { Vec::new() });
     let context = session_context(run, messages.as_deref());
     // The day on which a run is counted goes by it.
@@ -162,6 +162,7 @@ async fn record_end(
         let log_bytes = before + appended(&tx);
         let ending = Ending {
             spec: &spec,
+            first: &first,
             leg,
             outcome,
             at_ms,

@@ -88,6 +88,7 @@ impl Place {
         let outcome = &outcome;
         let ending = Ending {
             spec,
+            first: spec,
             leg: 0,
             outcome,
             at_ms,

@@ -38,6 +38,7 @@ impl NativeEvent<'_> {
             Self::ToolPending(_) => "tool.pending",
             Self::DelegateStarted(_) => "delegate.started",
             Self::DelegateCompleted(_) => "delegate.completed",
+            Self::Handoff { .. } => "handoff",
             Self::ToolProgress(_) => "tool.progress",
             Self::QuestionAsked(_) => "question.asked",
             Self::QuestionResolved(_) => "question.resolved",

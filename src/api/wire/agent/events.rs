@@ -29,6 +29,7 @@ use crate::types::event::DiscardReason;
 use crate::types::guard::Guarded;
 use crate::types::rules::LoopFinding;
 use crate::types::shortfall::BudgetKind;
+use crate::types::succession::Handoff;
 use crate::types::tool::CallEnding;
 use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolCall, ToolOutcome};
 
@@ -163,6 +164,9 @@ pub enum NativeEvent<'a> {
     /// That run has ended.
     #[serde(rename = "delegate.completed")]
     DelegateCompleted(EndedDelegate<'a>),
+    /// Another agent goes on with the run.
+    #[serde(rename = "handoff")]
+    Handoff { seq: u64, step: u32, call_id: &'a str, from: &'a str, to: &'a str, reason: &'a str },
     /// A server-side tool tells how far it is.
     #[serde(rename = "tool.progress")]
     ToolProgress(CallProgress<'a>),
@@ -244,6 +248,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ReflectionStarted { step, text } => NativeEvent::ReflectionStarted { seq, step: *step, text },
         Event::ToolStarted { step, call, .. } => tool_call(seq, *step, call),
         Event::Delegated(delegated) => delegated_event(seq, delegated),
+        Event::Handoff(handoff) => handoff_event(seq, handoff),
         Event::ToolPending(pending) => NativeEvent::ToolPending(DeferredCall::new(seq, pending)),
         Event::ToolProgress { step, call_id, name, progress } => {
             NativeEvent::ToolProgress(CallProgress::new(seq, *step, call_id, name, progress))
@@ -279,6 +284,10 @@ fn delegated_event(seq: u64, delegated: &Delegated) -> NativeEvent<'_> {
         Delegated::Started(child) => NativeEvent::DelegateStarted(BegunDelegate::new(seq, child)),
         Delegated::Completed(child) => NativeEvent::DelegateCompleted(EndedDelegate::new(seq, child)),
     }
+}
+
+fn handoff_event(seq: u64, Handoff { step, call_id, from, to, reason, .. }: &Handoff) -> NativeEvent<'_> {
+    NativeEvent::Handoff { seq, step: *step, call_id: call_id.as_str(), from, to, reason }
 }
 
 fn discarded(seq: u64, step: u32, reason: DiscardReason) -> NativeEvent<'static> {

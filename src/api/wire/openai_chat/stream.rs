@@ -90,10 +90,7 @@ impl ChatChunks {
             Event::StepDiscarded { .. } if self.text_out && !self.extension => {
                 self.fail(WireError::new(ErrorCode::UpstreamFailed, BROKEN_STREAM), out);
             }
-            Event::StepStarted { .. } => {
-                self.text_out = false;
-                self.extend(record, out);
-            }
+            Event::StepStarted { .. } => self.begin_step(record, out),
             Event::RunFinished(outcome) if outcome.stays_open => self.extend(record, out),
             Event::RunFinished(outcome) => {
                 self.extend(record, out);
@@ -120,6 +117,7 @@ impl ChatChunks {
             | Event::ToolStarted { .. }
             | Event::ToolPending(_)
             | Event::Delegated(_)
+            | Event::Handoff(_)
             | Event::QuestionAsked(_)
             | Event::QuestionResolved(_)
             | Event::ToolProgress { .. }
@@ -135,6 +133,11 @@ impl ChatChunks {
             | Event::CommandsApplied { .. }
             | Event::HandedOff => {}
         }
+    }
+
+    fn begin_step(&mut self, record: &Record, out: &mut BytesMut) {
+        self.text_out = false;
+        self.extend(record, out);
     }
 
     /// Notes what the record says of the response and of the run that it is of.

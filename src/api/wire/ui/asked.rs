@@ -76,6 +76,7 @@ impl UiAsked {
             is_background: false,
             max_discards: MAX_DISCARDS,
             waits_for_the_end: false,
+            sends_all: false,
             response: None,
             warnings: Vec::new(),
         };
