@@ -66,10 +66,10 @@ const AGENTS: &str = r#"
 
 /// The text of a message.
 fn content(message: &Value) -> String {
-    match &message["content"] {
-        Value::String(text) => text.clone(),
-        parts => parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect(),
+    if let Some(text) = message["content"].as_str() {
+        return text.to_owned();
     }
+    message["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
 /// Each agent says who it is, and the last line of each message that it has not seen before the last one it said.
@@ -209,7 +209,7 @@ async fn a_session_has_what_was_asked_and_answered_and_later_agents_see_it() {
     body["agent"] = json!({"session_id": "s-1"});
     server.post(AGENT, &body).await.ok();
     let kept = server.get("/v1/sessions/s-1/messages").await.ok();
-    let roles: Vec<&Value> = kept["data"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    let roles: Vec<&Value> = kept["data"].as_array().unwrap().iter().map(|entry| &entry["message"]["role"]).collect();
     assert_eq!(roles, [&json!("user"), &json!("assistant")], "{kept}");
     body["messages"][0]["content"] = json!("More");
     let second = server.post(AGENT, &body).await.ok();

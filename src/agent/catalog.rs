@@ -12,7 +12,6 @@ use futures_util::{FutureExt, StreamExt};
 use parking_lot::RwLock;
 use tokio::sync::{OnceCell, SetError};
 
-use self::composite::composite;
 use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, Models, Tier, nearest};
 use crate::llm::offered::OfferedModel;
@@ -194,7 +193,7 @@ impl Catalog {
     /// What an agent runs, of this version if it is one of the store.
     pub async fn resolve_agent(&self, agent: &AgentConfig, version: Option<u64>) -> Result<Resolved, StartError> {
         if agent.rules.composite.is_some() {
-            return Ok(composite(agent, version));
+            return Ok(Resolved::composite(agent, version));
         }
         let name = || agent.name.clone();
         let model = self.model_of(agent).await.ok_or_else(|| StartError::AgentWithoutModel(name()))?;

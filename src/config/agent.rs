@@ -134,7 +134,7 @@ impl AgentConfig {
         let description = read_description(section);
         let model = read_model(section, upstreams);
         let composite = composite::read(name, section);
-        let stripped = parent.filter(|_| composite.is_some()).map(composite::inherited);
+        let stripped = parent.filter(|_| composite.is_some()).map(Self::without_model);
         let parent = stripped.as_ref().or(parent);
         let may_lack_model = name == DEFAULT_AGENT || composite.is_some();
         let inherited = parent.and_then(|parent| parent.model.as_ref());

@@ -1,16 +1,10 @@
 //! `chain`, `parallel` and `consolidate`: agents that are made of others.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::agent::{AgentConfig, DEFAULT_AGENT};
 use super::delegation::AgentName;
-use super::mistake::suggestion;
-use super::prompt::PromptConfig;
 use super::reader::Section;
 use crate::types::composite::Composite;
-use crate::types::context::{Compaction, ContextRules};
-use crate::types::rules::LoopRules;
 use crate::types::run::OnLimit;
 
 /// Most agents that one is made of.
@@ -76,9 +70,6 @@ fn check(name: &str, section: &Section<'_>, (key, composite): (&str, &Composite)
     let count = match composite {
         Composite::Chain(agents) | Composite::Parallel { agents, .. } => agents.len(),
     };
-    if name == DEFAULT_AGENT {
-        section.refuse(key, "`default` cannot be made of others: all agents inherit from it");
-    }
     if count == 0 || count > MOST_AGENTS {
         section.refuse(key, format!("names {count} agents; it may be 1 to {MOST_AGENTS}"));
     }
@@ -99,63 +90,4 @@ pub(super) fn refuse_synthesis(section: &Section<'_>, composite: Option<&Composi
     if composite.is_some() && on_limit == OnLimit::Synthesize {
         section.refuse("on_limit", "an agent that is made of others has no model that could give a closing answer");
     }
-}
-
-/// What a composite agent inherits of another: nothing that is said of its model.
-pub(super) fn inherited(parent: &AgentConfig) -> AgentConfig {
-    let mut guards = (*parent.guards).clone();
-    guards.guardrails.clear();
-    AgentConfig {
-        model: None,
-        fallbacks: None,
-        system: None,
-        tools: Vec::new(),
-        hedge_after: None,
-        always_offered: Vec::new(),
-        on_limit: if parent.on_limit == OnLimit::Synthesize { OnLimit::Stop } else { parent.on_limit },
-        rules: Arc::new(LoopRules {
-            context: ContextRules { compaction: Compaction::Off, ..ContextRules::default() },
-            delegation: parent.rules.delegation.clone(),
-            ..LoopRules::default()
-        }),
-        guards: guards.into(),
-        prompt: Arc::new(PromptConfig::default()),
-        ..parent.clone()
-    }
-}
-
-/// Refuses agents of the file that are made of others which the file does not have, or, by way of these, of themselves.
-pub(super) fn check_all(root: &Section<'_>, agents: &BTreeMap<String, AgentConfig>) {
-    let names: Vec<&str> = agents.keys().map(String::as_str).collect();
-    for (name, agent) in agents {
-        let Some(composite) = &agent.rules.composite else { continue };
-        let path = format!("agents.{name}");
-        if let Some(unknown) = composite.agents().find(|of| !agents.contains_key(*of)) {
-            root.refuse_outside(&path, format!("there is no agent `{unknown}`; {}", suggestion(unknown, &names)));
-        } else if let Some(way) = way_back(agents, name, name, &mut vec![name]) {
-            root.refuse_outside(&path, format!("is made of itself, by way of `{way}`"));
-        }
-    }
-}
-
-/// The agent among those that `of` is made of by which it is made of `name`, if it is. Those in `seen` are not looked at again.
-fn way_back<'a>(
-    agents: &'a BTreeMap<String, AgentConfig>,
-    name: &str,
-    of: &str,
-    seen: &mut Vec<&'a str>,
-) -> Option<&'a str> {
-    let composite = agents.get(of)?.rules.composite.as_ref()?;
-    for agent in composite.agents() {
-        if seen.contains(&agent) {
-            continue;
-        }
-        seen.push(agent);
-        let inner = agents.get(agent).and_then(|agent| agent.rules.composite.as_ref());
-        let closes = inner.is_some_and(|inner| inner.agents().any(|inner| inner == name));
-        if closes || way_back(agents, name, agent, seen).is_some() {
-            return Some(agent);
-        }
-    }
-    None
 }

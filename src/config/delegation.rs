@@ -7,8 +7,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::reader::Section;
-use super::value::{FromToml, Misread, PLAIN_NAME, is_plain_name, text, whole};
-use crate::types::delegate::Delegation;
+use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
+use crate::types::delegate::{Delegation, TaskHistory};
 
 /// Reads to whom an agent delegates, and within which bounds, which it inherits.
 pub(super) fn read(section: &mut Section<'_>, parent: &Delegation) -> Delegation {
@@ -57,8 +57,14 @@ fn bounds(section: &mut Section<'_>, to: Vec<String>, parent: &Delegation) -> De
         "Whether streams of its runs show all that happens in the runs to which they delegate; a request may ask for it otherwise.",
         parent.shows_events,
     );
+    let history = section.key(
+        "history",
+        "What an agent sees to which its model delegates: `fresh` is its task alone, `fork` the conversation up to the request, and then \
+         its task.",
+        parent.history,
+    );
     let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-    Delegation { to, max_depth, timeout_ms, max_output_chars, max_concurrent, max_iterations, shows_events }
+    Delegation { to, max_depth, timeout_ms, max_output_chars, max_concurrent, max_iterations, shows_events, history }
 }
 
 /// An agent's name.
@@ -77,6 +83,10 @@ impl FromToml for AgentName {
     fn show(&self) -> String {
         self.0.show()
     }
+}
+
+impl Word for TaskHistory {
+    const WORDS: &'static [(&'static str, Self)] = &[("fresh", Self::Fresh), ("fork", Self::Fork)];
 }
 
 /// A number from 1 to `MOST`.

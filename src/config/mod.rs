@@ -12,6 +12,7 @@ mod asked_guardrails;
 mod builtin_tool;
 mod caller;
 mod composite;
+mod composites;
 mod context;
 mod declaration;
 mod delegates;
@@ -73,6 +74,7 @@ mod traces;
 mod upstream;
 mod value;
 mod values;
+mod without_model;
 mod workspace;
 
 #[cfg(test)]

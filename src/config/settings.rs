@@ -14,7 +14,7 @@ use super::approval;
 use super::asked_guardrails;
 use super::builtin_tool::BuiltinTools;
 use super::caller::KeyConfig;
-use super::composite;
+use super::composites;
 use super::delegates;
 use super::difference::{Change, difference};
 use super::egress;
@@ -300,7 +300,7 @@ fn read_agents(
         Some(())
     });
     delegates::check(root, &agents);
-    composite::check_all(root, &agents);
+    composites::check(root, &agents);
     (agents, input_guard)
 }
 

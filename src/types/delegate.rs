@@ -10,6 +10,17 @@ use crate::types::{CallId, RunId};
 /// The tool by which a model delegates.
 pub const DELEGATE: &str = "delegate";
 
+/// What an agent sees of the conversation of a run that delegates to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskHistory {
+    /// Nothing: it is told its task alone.
+    #[default]
+    Fresh,
+    /// What was said before the run began to work, and then its task.
+    Fork,
+}
+
 /// To whom an agent delegates, and within which bounds: pinned with a run's specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -28,6 +39,8 @@ pub struct Delegation {
     pub max_iterations: u32,
     /// Whether streams of a run show what happens in the runs that it began.
     pub shows_events: bool,
+    /// What they see of its conversation.
+    pub history: TaskHistory,
 }
 
 impl Default for Delegation {
@@ -40,6 +53,7 @@ impl Default for Delegation {
             max_concurrent: 3,
             max_iterations: 20,
             shows_events: false,
+            history: TaskHistory::Fresh,
         }
     }
 }

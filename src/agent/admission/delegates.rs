@@ -11,7 +11,7 @@ use crate::agent::admission::select::Selected;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
-use crate::types::delegate::{DELEGATE, Delegation};
+use crate::types::delegate::{DELEGATE, Delegation, TaskHistory};
 use crate::types::json::RawValueEq;
 use crate::types::lineage::{SessionBound, Tree, TreeBound};
 use crate::types::offer::{ToolChoice, ToolDefinition};
@@ -53,7 +53,7 @@ impl Admission {
             }
         }
         if !targets.is_empty() {
-            selected.add_own([Arc::new(definition(&targets))].into_iter());
+            selected.add_own([Arc::new(definition(&targets, rules.history))].into_iter());
         }
         let warning = format!("the model cannot delegate to agents that are not there: {}", missing.join(", "));
         Ok((!missing.is_empty()).then_some(warning))
@@ -73,11 +73,15 @@ fn is_left_out(new: &NewRun) -> bool {
 }
 
 /// The tool, as a model sees it that may delegate to these.
-fn definition(targets: &[Target]) -> ToolDefinition {
-    let mut description = "Has another agent do a part of the work, and returns its answer. That agent sees nothing of this \
-                           conversation, so the task must say all that it needs. Several calls of one turn are worked on at the \
-                           same time. The agents are:"
-        .to_owned();
+fn definition(targets: &[Target], history: TaskHistory) -> ToolDefinition {
+    let sees = match history {
+        TaskHistory::Fresh => "sees nothing of this conversation, so the task must say all that it needs",
+        TaskHistory::Fork => "sees what was said before you began to work, and nothing since then",
+    };
+    let mut description = format!(
+        "Has another agent do a part of the work, and returns its answer. That agent {sees}. Several calls of one turn are worked \
+         on at the same time. The agents are:"
+    );
     for (name, what) in targets {
         match what {
             // Writing to a text does not fail.

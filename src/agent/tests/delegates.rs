@@ -13,7 +13,7 @@ use crate::agent::control::Filter;
 use crate::agent::{Agent, Head, NewRun, Quotas};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::types::delegate::{CompletedChild, DELEGATE, Delegated, Delegation, StartedChild};
+use crate::types::delegate::{CompletedChild, DELEGATE, Delegated, Delegation, StartedChild, TaskHistory};
 use crate::types::rules::LoopRules;
 use crate::types::{Event, Message, Outcome, Record, Role, RunId, RunStatus, StopReason, Tenant};
 
@@ -137,6 +137,23 @@ async fn a_model_delegates_and_is_told_what_the_others_answer() {
         offered.iter().all(|(name, tools)| (name == "boss") == tools.contains(&DELEGATE.to_owned())),
         "{offered:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_sees_its_task_alone_or_the_conversation_too() {
+    for (history, seen) in [(TaskHistory::Fresh, "count"), (TaskHistory::Fork, "a/b/question/count")] {
+        let model = Team::new(|name, messages| match name {
+            "boss" => boss(messages, vec![hands("worker", "count")]),
+            _ => Does::Says(messages.iter().map(said).collect::<Vec<_>>().join("/")),
+        });
+        let members = vec![delegating("boss", &["worker"], move |rules| rules.history = history), plain("worker")];
+        let agent = team(&memory(), &model, members, Quotas::default());
+        let mut new = asks("boss");
+        new.system = vec![Message::text(Role::System, "for the boss")];
+        new.messages.splice(..0, [Message::text(Role::User, "a"), Message::assistant("b", &[])]);
+        let records = watch(agent.admission().start(new, None).await.unwrap()).await;
+        assert_eq!(outcome(&records).output_text, seen);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,6 +98,7 @@ fn the_default_agent_knows_no_documents() {
                     max_concurrent: 3,
                     max_iterations: 20,
                     shows_events: false,
+                    history: Fresh,
                 },
                 composite: None,
                 handoff: HandoffRules {

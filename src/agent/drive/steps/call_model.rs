@@ -10,9 +10,10 @@ use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::ask::{ask, output_bound};
 use crate::agent::drive::steps::ask_guardrails::{self, Ruling};
 use crate::agent::drive::steps::begin::begin_step;
+use crate::agent::drive::steps::conversation::show;
 use crate::agent::drive::steps::fail::fail_step;
 use crate::agent::drive::steps::listen::{End, listen};
-use crate::agent::drive::steps::{compact, fall_back, hedge};
+use crate::agent::drive::steps::{fall_back, hedge};
 use crate::agent::machine::budget::{self, arrived_usage};
 use crate::failpoint;
 use crate::llm::{ModelCall, ModelPart, ModelTurn, Spent};
@@ -71,7 +72,7 @@ async fn finish_step(
     if !driver.signals.validity.is_valid() {
         return Box::pin(leave_step(driver, reserve, Spent::Nothing)).await;
     }
-    compact::show(driver);
+    show(driver);
     let started = Instant::now();
     let (mut buffer, end) = hear(driver, step, reserve, closing).await?;
     failpoint::hit("model.answered");

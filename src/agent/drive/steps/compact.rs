@@ -5,7 +5,6 @@
 //! on with what was done.
 
 use crate::agent::context::fit::local;
-use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::fit::subject::Subject;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::conversation::{failed, queue, subject};
@@ -42,16 +41,6 @@ pub async fn shorten(driver: &mut Driver, method: Option<Method>) -> Result<(), 
         }
         Round::Ask(asked) => Box::pin(summarise::summarise(driver, asked)).await,
         Round::Flush(due) => Box::pin(flush::flush(driver, due)).await,
-    }
-}
-
-/// Shows the model what of the conversation it is to see, for the calls from now on.
-pub fn show(driver: &mut Driver) {
-    let run = driver.recorder.run();
-    let Some(view) = run.view() else { return };
-    if driver.shown.as_ref().is_none_or(|shown| !shown.is_of(view)) {
-        let rules = &run.spec().rules.context.pruning;
-        driver.shown = Some(Box::new(Shown::of(view, rules, &driver.history, run.messages())));
     }
 }
 

@@ -1,11 +1,8 @@
 //! Records what a run does whose agent is made of others, and says what these are to work on.
 
-use tokio::time::Instant;
-
-use crate::agent::context::model_request;
 use crate::agent::delegating::{Shared, Task};
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::steps::compact;
+use crate::agent::drive::steps::conversation::show;
 use crate::agent::machine::{Brief, Run};
 use crate::failpoint;
 use crate::llm::message_parts;
@@ -33,12 +30,32 @@ pub async fn conduct(driver: &mut Driver, turn: Box<Turn>) -> Result<(), Exit> {
 
 /// What an agent is to work on of which a composite one is made: the conversation as the run has it, and what others answered.
 pub(super) fn shared(driver: &mut Driver, brief: Brief) -> Task {
-    compact::show(driver);
+    let system = driver.recorder.run().spec().system.clone();
+    with_conversation(driver, Some(system), brief)
+}
+
+/// What an agent is to do to which a model delegates that has it see the conversation: that, and then its task. What the model itself is
+/// told is not for others.
+pub(super) fn forked(driver: &mut Driver, task: &str) -> Task {
+    let brief = Brief { answers: vec![Message::text(Role::User, task)], is_last: false };
+    with_conversation(driver, None, brief)
+}
+
+/// What was said before the run began to work, with these instructions of the request and those in its midst, or without any.
+fn with_conversation(driver: &mut Driver, system: Option<Vec<Message>>, brief: Brief) -> Task {
+    show(driver);
     let run = driver.recorder.run();
-    let parts = (&driver.history, driver.shown.as_deref());
-    let request = model_request(run, parts, &driver.tools, None, None, true, Instant::now());
-    let messages = request.conversation.iter().filter_map(|message| said(run, message)).chain(brief.answers).collect();
-    Task::Shared(Box::new(Shared { system: run.spec().system.clone(), messages, is_last: brief.is_last }))
+    let shown = driver.shown.as_ref().filter(|shown| run.view().is_some_and(|view| shown.is_of(view)));
+    let conversation = match shown {
+        Some(shown) => shown.with(run.messages()),
+        None => driver.history.to_conversation().then(run.messages().iter().cloned()),
+    };
+    let messages = conversation.iter().filter_map(|message| match message.role {
+        Role::System | Role::Developer => system.is_some().then(|| message.clone()),
+        Role::User | Role::Assistant | Role::Tool => said(run, message),
+    });
+    let messages = messages.chain(brief.answers).collect();
+    Task::Shared(Box::new(Shared { system: system.unwrap_or_default(), messages, is_last: brief.is_last }))
 }
 
 /// What of a message an agent is told that had no part in it: what was said. Calls of tools, and their results, are nothing to it.

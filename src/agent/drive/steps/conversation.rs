@@ -1,11 +1,22 @@
 //! The conversation as the steps see it that shorten it, and how they tell what they did.
 
 use crate::agent::context::fit::places::Places;
+use crate::agent::context::fit::shown::Shown;
 use crate::agent::context::fit::subject::{Given, Subject};
 use crate::agent::drive::driver::Driver;
 use crate::agent::machine::Run;
 use crate::types::context::{CompactionFailed, ContextEvent, Method, View};
 use crate::types::{Event, History, Message};
+
+/// Shows the model what of the conversation it is to see, for the calls from now on.
+pub(super) fn show(driver: &mut Driver) {
+    let run = driver.recorder.run();
+    let Some(view) = run.view() else { return };
+    if driver.shown.as_ref().is_none_or(|shown| !shown.is_of(view)) {
+        let rules = &run.spec().rules.context.pruning;
+        driver.shown = Some(Box::new(Shown::of(view, rules, &driver.history, run.messages())));
+    }
+}
 
 /// The conversation as it is now.
 pub(super) fn subject<'a>(driver: &'a Driver, whole: &'a View) -> Subject<'a> {

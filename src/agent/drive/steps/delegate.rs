@@ -12,11 +12,11 @@ use crate::agent::delegating::{Begun, Child, Task};
 use crate::agent::drive::child_ended::{child_ended, completed, completed_unknown, late, refused};
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::pending::accepted;
-use crate::agent::drive::steps::conduct::shared;
+use crate::agent::drive::steps::conduct::{forked, shared};
 use crate::agent::machine::Run;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
-use crate::types::delegate::{Delegated, StartedChild};
+use crate::types::delegate::{Delegated, StartedChild, TaskHistory};
 use crate::types::{CallId, Effect, Event, RunId, RunStatus, StopReason, ToolCall, ToolOutcome};
 
 /// What is left of a run's time of which the runs that it begins get so much: the rest is for it to answer in.
@@ -72,9 +72,11 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
         return Err(Exit::HandedOff);
     }
     let timeout_ms = timeout_ms(driver.recorder.run());
-    let task = match driver.recorder.run().brief(&call.id) {
-        Some(brief) => shared(driver, brief),
-        None => Task::Alone(task.text()),
+    let run = driver.recorder.run();
+    let task = match (run.brief(&call.id), run.spec().rules.delegation.history) {
+        (Some(brief), _) => shared(driver, brief),
+        (None, TaskHistory::Fork) => forked(driver, &task.text()),
+        (None, TaskHistory::Fresh) => Task::Alone(task.text()),
     };
     let child = Child { started, task, timeout_ms };
     let begun_run = begin(driver, &child).await?;
