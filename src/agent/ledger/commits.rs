@@ -37,7 +37,6 @@ use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
 use crate::types::context::SessionContext;
-use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus, StopReason};
 
 /// When a new run begins.
