@@ -126,7 +126,7 @@ async fn a_run_goes_on_as_the_agent_that_it_is_handed_to() {
 
 /// The only run that there is.
 async fn handoff_run(agent: &Agent) -> crate::types::RunId {
-    let filter = crate::agent::control::Filter { session: None, status: None, after: None, limit: 10 };
+    let filter = crate::agent::control::Filter { limit: 10, ..crate::agent::control::Filter::default() };
     let found = agent.runs().list(&tenant(), &filter).await.unwrap().found;
     assert_eq!(found.len(), 1, "another agent goes on in the same run");
     found[0].id.clone()

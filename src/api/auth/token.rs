@@ -167,6 +167,7 @@ mod tests {
             agents: None,
             scopes: Scopes::of_tenant(),
             requests_per_minute: None,
+            per_user: crate::config::ShareConfig::default(),
             request_mcp: false,
             quota: QuotaConfig::default(),
             policy: std::sync::Arc::default(),
