@@ -285,11 +285,8 @@ async fn runs_and_sessions_are_listed_by_what_they_are_of() {
             let data = list["data"].as_array().expect("it is a list");
             data.iter().map(|entry| entry[name].as_str().expect("it has one").to_owned()).collect()
         };
-        assert_eq!(
-            (of(&runs, "session_id"), of(&sessions, "id")),
-            (expected.iter().map(ToString::to_string).collect(), expected.iter().map(ToString::to_string).collect()),
-            "{query}"
-        );
+        assert_eq!(of(&runs, "session_id"), expected, "{query}");
+        assert_eq!(of(&sessions, "id"), expected, "{query}");
     }
     let session = server.get("/v1/sessions/one").await.ok();
     let run = server.get("/v1/runs?user=ann").await.ok()["data"][0].clone();

@@ -66,7 +66,7 @@ async fn an_agents_limit_on_runs_at_once_holds_over_all_replicas() {
         match result {
             Ok(run) => started.push(run),
             Err(StartError::TooManyRunsOf { sharing: Sharing::Agent(name), most: 4 }) if name == "default" => {
-                refused += 1
+                refused += 1;
             }
             Err(error) => panic!("{error}"),
         }
