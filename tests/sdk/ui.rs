@@ -34,8 +34,8 @@ fn roles(request: &Value) -> Vec<&str> {
     messages.iter().map(|message| message["role"].as_str().unwrap_or_default()).collect()
 }
 
-fn chat(parts: Value, ends: &[&str]) -> Value {
-    json!({"parts": parts, "status": "ready", "ends": ends})
+fn chat(parts: impl Into<Value>, ends: &[&str]) -> Value {
+    json!({"parts": parts.into(), "status": "ready", "ends": ends})
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn a_chat_is_its_tenants() {
     drop(first);
 }
 
-fn agent(messages: Value, steps: u32, outcome: &str, usage: u32) -> Value {
-    json!({"messages": messages, "steps": steps, "outcome": outcome, "usage": usage, "ids": [true, true]})
+fn agent(messages: impl Into<Value>, steps: u32, outcome: &str, usage: u32) -> Value {
+    json!({"messages": messages.into(), "steps": steps, "outcome": outcome, "usage": usage, "ids": [true, true]})
 }
 
 fn calculates() -> Value {

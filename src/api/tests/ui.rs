@@ -84,17 +84,17 @@ impl Server {
     }
 }
 
-fn user(parts: Value) -> Value {
-    json!({"id": "chat-1", "model": "m", "messages": [{"id": "m1", "role": "user", "parts": parts}]})
+fn user(parts: impl Into<Value>) -> Value {
+    json!({"id": "chat-1", "model": "m", "messages": [{"id": "m1", "role": "user", "parts": parts.into()}]})
 }
 
 fn says(text: &str) -> Value {
     user(json!([{"type": "text", "text": text}]))
 }
 
-fn input(messages: Value) -> Value {
+fn input(messages: impl Into<Value>) -> Value {
     json!({
-        "threadId": "thread-1", "runId": "r1", "messages": messages, "tools": [], "context": [], "state": {},
+        "threadId": "thread-1", "runId": "r1", "messages": messages.into(), "tools": [], "context": [], "state": {},
         "forwardedProps": {"model": "m"},
     })
 }
@@ -107,9 +107,9 @@ fn with(mut body: Value, more: &Value) -> Value {
 }
 
 /// The same chat, whose last message is this one of the assistant.
-fn answered(more: &Value, parts: Value) -> Value {
+fn answered(more: &Value, parts: impl Into<Value>) -> Value {
     let messages =
-        json!([{"id": "m1", "role": "user", "parts": []}, {"id": "a1", "role": "assistant", "parts": parts}]);
+        json!([{"id": "m1", "role": "user", "parts": []}, {"id": "a1", "role": "assistant", "parts": parts.into()}]);
     with(with(says("Go"), more), &json!({"messages": messages}))
 }
 

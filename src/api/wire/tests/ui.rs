@@ -185,7 +185,7 @@ fn a_whole_run_is_one_message() {
     }
     assert!(!waiting.has_ended());
     waiting.conclude(&mut out);
-    let told = types(&String::from_utf8(out.to_vec()).unwrap());
+    let told = types(std::str::from_utf8(&out).unwrap());
     assert_eq!(
         (told[3..].join(" "), waiting.has_ended()),
         ("tool-approval-request finish-step finish".to_owned(), true)
