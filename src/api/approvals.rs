@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::HeaderMap;
 
 use crate::agent::NewRun;
-use crate::api::auth::Caller;
+use crate::api::auth::{Caller, forbidden};
 use crate::api::completions::respond;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, RunPath, header_text};
@@ -43,6 +43,11 @@ pub async fn decide(
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
     let decided = read_approvals(text)?;
+    let changes = decided.approvals.iter().any(|one| one.arguments.is_some() || one.result.is_some());
+    if caller.token.is_some() && changes {
+        let message = "a token approves and denies calls; it changes neither their arguments nor their results";
+        return Err(forbidden(message).at("approvals"));
+    }
     // Of several approvers each decides for itself, under whichever name its client gives the request.
     let by = caller.key_name.as_deref().unwrap_or_default();
     let key = identity.chosen_key(&format!("runs/{id}/approvals/{by}"), &caller, text)?;

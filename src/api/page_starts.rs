@@ -100,9 +100,10 @@ fn bind(token: &Token, session: &SessionId, new: &mut NewRun) -> Result<(), ApiE
     if new.run.is_some() || !new.decisions.is_empty() || !new.approvals.is_empty() {
         return Err(forbidden("a token starts runs and answers calls; it decides nothing about them").at("messages"));
     }
-    let instructs = |role: Role| matches!(role, Role::System | Role::Developer);
-    if !new.system.is_empty() || new.messages.iter().any(|message| instructs(message.role)) {
-        let message = "instructions are the agent's; a token may not send messages of `system` and `developer`";
+    let is_of_page = |role: Role| matches!(role, Role::User | Role::Tool);
+    if !new.system.is_empty() || !new.messages.iter().all(|message| is_of_page(message.role)) {
+        let message =
+            "a token sends messages of `user`, and results of `tool`; all else is the agent's and the session's";
         return Err(forbidden(message).at("messages"));
     }
     if new.servers.is_some() {

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::agent::control::Filter;
 use crate::agent::listed::Listed;
-use crate::api::auth::Caller;
+use crate::api::auth::{Caller, forbidden};
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Query, RunPath};
 use crate::api::identity::{RequestIdentity, mark_replayed};
@@ -17,7 +17,7 @@ use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::RunNames;
 use crate::api::wire::run::{CancelMode, Cancellation, List, RunObject, Steering, read_cancellation, read_steering};
-use crate::types::{RunId, RunStatus, SessionId};
+use crate::types::{Role, RunId, RunStatus, SessionId};
 
 /// Lists runs, newest first. A key with the scope `operator` sees those of all tenants.
 #[utoipa::path(
@@ -107,6 +107,10 @@ pub async fn steer(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let messages = read_steering(body)?;
+    if caller.token.is_some() && messages.iter().any(|message| !matches!(message.role, Role::User)) {
+        let message = "instructions are the agent's; a token may send messages of `user` alone";
+        return Err(forbidden(message).at("messages"));
+    }
     let key = identity.chosen_key("runs/messages", &caller, body)?;
     let (head, replayed) = api.agent.runs().steer(caller.requester(), &id, messages, key.as_ref()).await?;
     let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::from(&head))).into_response();

@@ -14,7 +14,6 @@ use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Texts};
 use crate::api::params::TokenPath;
 use crate::api::state::Api;
-use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::token::{AskedToken, CreateToken, TokenDeletion, TokenObject, read_create};
@@ -80,15 +79,17 @@ pub async fn create(State(api): State<Api>, caller: Caller, body: JsonText) -> R
 )]
 pub async fn revoke(State(api): State<Api>, caller: Caller, Texts(id): Texts<String>) -> Result<Response, ApiError> {
     let (_, key) = giver(&caller)?;
-    if id.strip_prefix(PREFIX).and_then(|id| Uuid::try_parse(id).ok()).is_none() {
+    let Some(uuid) = id.strip_prefix(PREFIX).and_then(|id| Uuid::try_parse(id).ok()) else {
         // What was sent may be the token itself, which must not come back.
         return Err(ApiError::new(
             ErrorCode::ItemNotFound,
             "this is not the id of a token, which is `tok_` and 32 digits",
         ));
-    }
+    };
+    // However it was written, as tokens have it.
+    let id = format!("{PREFIX}{}", uuid.simple());
     api.agent.revocations().revoke(&caller.tenant, &key.name, &id).await?;
-    Ok(deleted(Some(clip(&id).to_owned())))
+    Ok(deleted(Some(id)))
 }
 
 /// Revokes all tokens that the key gave until now.
