@@ -62,7 +62,7 @@ async fn a_stream_goes_on_as_the_other_agent_and_says_so_once() {
     let end = named(&frames, "run.completed").next().expect("it ends");
     let run = end["agent"]["run_id"].as_str().expect("it has an id").to_owned();
     let told = server.get(&format!("/v1/runs/{run}")).await.ok();
-    assert_eq!((&told["agent"], &told["model"]), (&json!("billing"), &json!("front")));
+    assert_eq!((&told["agent_name"], &told["model"]), (&json!("billing"), &json!("front")));
     assert_eq!(told["usage"]["total_tokens"], end["agent"]["usage"]["total_tokens"]);
     let asked = upstream.requests();
     assert_eq!(asked[1]["messages"][0]["content"], "You bill.");
@@ -118,7 +118,11 @@ async fn a_response_is_continued_as_the_agent_that_its_request_names() {
 
 #[tokio::test]
 async fn the_window_that_counts_is_that_of_the_model_after_the_handoff() {
-    let upstream = Upstream::start([hands_off()]).await;
+    let heavy = || {
+        let call = json!({"agent": "billing", "reason": "It is about money."}).to_string();
+        Reply::stream().tool_call(0, "call_1", "handoff", &call).finish("tool_calls").usage(5_000, 5).done()
+    };
+    let upstream = Upstream::start([heavy()]).await;
     let config = upstream.config().replace("[\"test\"]", "[\"test\", \"small\"]");
     let agents = AGENTS.replace(
         "model = \"scripted/test\"\n    system = \"You bill.\"",
@@ -136,11 +140,11 @@ async fn the_window_that_counts_is_that_of_the_model_after_the_handoff() {
     assert_eq!(upstream.requests()[1]["model"], "test", "what does not fit is not handed off");
 
     let short = TestServer::start(&format!("{config}{agents}{}", bounds.replace("\"off\"", "\"truncate\""))).await;
-    upstream.then(hands_off());
+    upstream.then(heavy());
     upstream.then(Reply::says("In short."));
     let mut long = body(false);
-    let filler = |index: usize| json!({"role": if index % 2 == 0 { "user" } else { "assistant" }, "content": "word ".repeat(400)});
-    let mut messages: Vec<_> = (0..10).map(filler).collect();
+    let filler = |role: &str| json!({"role": role, "content": "word ".repeat(400)});
+    let mut messages: Vec<_> = (0..5).flat_map(|_| [filler("user"), filler("assistant")]).collect();
     messages.push(json!({"role": "user", "content": "What do I owe?"}));
     long["messages"] = json!(messages);
     let answer = short.post("/v1/agent/completions", &long).await.ok();
@@ -176,5 +180,5 @@ async fn a_run_is_handed_to_an_agent_of_the_store_as_it_is_then_and_the_log_says
     assert_eq!(upstream.requests()[1]["messages"][0]["content"], "Second.");
     let run = answer["agent"]["run_id"].as_str().expect("it has an id");
     let told = server.get(&format!("/v1/runs/{run}")).await.ok();
-    assert_eq!((&told["agent"], &told["agent_version"]), (&json!("clerk"), &json!(2)), "{told}");
+    assert_eq!((&told["agent_name"], &told["agent_version"]), (&json!("clerk"), &json!(2)), "{told}");
 }

@@ -1,9 +1,10 @@
 //! Tokens for pages: given by a key, used where the key would be, and revoked, on several replicas.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::redis::RedisServer;
 use crate::support::sse::SseReader;

@@ -67,18 +67,13 @@ impl KeyConfig {
         if let Some(other) = others.iter().find(|other| Some(other.hash) == hash) {
             section.refuse_here(format!("is the same key as keys.{}", other.name));
         }
-        let allowed: Option<Vec<String>> =
-            section.optional("agents", "Agents that requests with this key may use; if absent, all of them.");
-        let known: Vec<&str> = agents.keys().map(String::as_str).collect();
-        for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
-            section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
-        }
+        let allowed = read_agents(section, agents);
         let scopes = section.key(
             "scopes",
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs, \
              sessions, skills and what agents [remember](memory.md), `approvals` approves tool calls, `steer` sends messages and answers to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
              deletes sessions, `memory` writes and deletes what agents remember, `skills` writes and deletes [skills](skills.md) and files of agents, `usage` reads what all runs of the tenant took, `metrics` reads the metrics of the whole server, \
-             `tools` accepts definitions of tools that are held back, `agents` changes the [agents of the tenant](agents.md), `operator` lists, reads and cancels the \
+             `tools` accepts definitions of tools that are held back, `agents` changes the [agents of the tenant](agents.md), `schedules` changes [schedules](schedules.md) and begins their runs, `operator` lists, reads and cancels the \
              [runs of all tenants](operations.md#runs-of-all-tenants).",
             Scopes::of_tenant(),
         );
@@ -107,6 +102,17 @@ impl KeyConfig {
             layers: layers.into(),
         })
     }
+}
+
+/// The agents that requests with the key may use.
+fn read_agents(section: &mut Section<'_>, agents: &BTreeMap<String, AgentConfig>) -> Option<Vec<String>> {
+    let allowed: Option<Vec<String>> =
+        section.optional("agents", "Agents that requests with this key may use; if absent, all of them.");
+    let known: Vec<&str> = agents.keys().map(String::as_str).collect();
+    for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
+        section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
+    }
+    allowed
 }
 
 fn read_hash(section: &mut Section<'_>) -> Option<[u8; 32]> {

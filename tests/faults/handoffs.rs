@@ -31,7 +31,7 @@ fn reply(request: &Request) -> Reply {
 #[tokio::test]
 async fn a_server_that_dies_around_a_handoff_goes_on_as_one_agent_and_hands_off_once() {
     for point in OF_HANDOFFS {
-        let model = HttpServer::start(|request| !is_list(request), move |request| reply(request)).await;
+        let model = HttpServer::start(|request| !is_list(request), reply).await;
         let agents = "[agents.front]\nmodel = \"scripted/test\"\nsystem = \"front\"\ntools = []\nhandoffs = [\"billing\"]\n\
                       [agents.billing]\nmodel = \"scripted/test\"\nsystem = \"billing\"\ntools = [\"calculator\"]\n";
         let config = format!("{}{agents}", declaration(model.address()));

@@ -135,13 +135,16 @@ pub(super) type Offered<'a> = (&'a Selected, &'a ServerTools);
 type Pinned = Result<RunSpec, StartError>;
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Pinned {
-    let ((session, asked), (selected, servers)) = (asked, offered);
+pub(super) fn pinned(
+    new: &NewRun,
+    (session, asked): Asked<'_>,
+    resolved: Resolved,
+    (selected, servers): Offered<'_>,
+) -> Pinned {
     let price::Counted { options, price, warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
     let Called { upstream, model_name, facts, price_origin, .. } = called;
-    let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     Ok(RunSpec {
         id: new.id.clone(),
         tenant: new.tenant.clone(),
@@ -158,7 +161,7 @@ pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered
         agent_version,
         upstream,
         upstream_model: model_name,
-        fallbacks: models::pinned(fallbacks, most_output),
+        fallbacks: models::pinned(fallbacks, most_output(new)),
         system: Vec::new(),
         prompt: None,
         history_len: session.map_or(0, |session| session.message_count),
@@ -180,7 +183,7 @@ pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),
         context_window: facts.context_window,
-        max_output_tokens: most_output.min(facts.max_output_tokens),
+        max_output_tokens: most_output(new).min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
         policy: None,
@@ -196,6 +199,11 @@ pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered
         handoff: HandoffState::default(),
         options,
     })
+}
+
+/// Most output tokens of a call.
+fn most_output(new: &NewRun) -> u64 {
+    new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT)
 }
 
 /// Refuses a run whose first request does not fit the model's context, and cannot be made to fit either.

@@ -59,7 +59,7 @@ pub struct Driver {
     /// Whether its first step began when it was created, so that the model is to be called without more ado.
     pub first_step_began: bool,
     /// How long the session and the ended run are kept.
-    pub retention: Retention,
+    pub retention: Arc<Retention>,
     /// What may interrupt it.
     pub signals: Signals,
     /// How many commands its inbox has, as far as its watcher knows.

@@ -196,7 +196,7 @@ impl Launcher {
             meter: Meter::new(budget, account).in_tree(tree),
             waits_for: None,
             first_step_began,
-            retention: self.ledger.retention(),
+            retention: self.ledger.shared_retention(),
             signals,
             commands,
             commands_seen: read,

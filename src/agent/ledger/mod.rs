@@ -38,7 +38,7 @@ use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
 #[derive(Debug, Clone)]
 pub struct Ledger {
     store: Arc<dyn Store>,
-    retention: Retention,
+    retention: Arc<Retention>,
     /// Where what lies in the store takes this process's memory.
     ended: Option<Arc<EndedRuns>>,
     /// Held while a tenant's storage is counted anew.
@@ -49,7 +49,7 @@ impl Ledger {
     /// What lies in this store, and is kept as long as `retention` says.
     pub(super) fn new(store: Arc<dyn Store>, retention: Retention) -> Self {
         let ended = retention.ended_bytes.map(|limit| Arc::new(EndedRuns::new(limit)));
-        Self { store, retention, ended, recounting: Arc::default() }
+        Self { store, retention: Arc::new(retention), ended, recounting: Arc::default() }
     }
 
     /// Where it lies.
@@ -59,7 +59,12 @@ impl Ledger {
 
     /// How long it is kept.
     pub(super) fn retention(&self) -> Retention {
-        self.retention
+        *self.retention
+    }
+
+    /// How long it is kept, for what must be small.
+    pub(super) fn shared_retention(&self) -> Arc<Retention> {
+        self.retention.clone()
     }
 
     /// Changes it: all of `tx`, or nothing.

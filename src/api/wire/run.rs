@@ -100,6 +100,7 @@ impl<'a> RunObject<'a> {
     }
 
     /// The same, for who must be told whose it is.
+    #[must_use]
     pub fn of(self, tenant: Option<&'a Tenant>) -> Self {
         Self { tenant: tenant.map(Tenant::as_str), ..self }
     }

@@ -66,6 +66,18 @@ fn ended_flush() -> ContextEvent {
     ContextEvent::FlushEnded(ended)
 }
 
+fn ran_hook() -> crate::types::hook::HookRan {
+    crate::types::hook::HookRan {
+        step: 1,
+        hook: "h".into(),
+        point: HookPoint::RunEnd,
+        call_id: None,
+        reply: crate::types::hook::HookReply::default(),
+        failed: false,
+        latency_ms: 1,
+    }
+}
+
 #[test]
 fn every_declared_metric_is_written_under_its_name() {
     let metrics = Metrics::new(true);
@@ -90,15 +102,7 @@ fn every_declared_metric_is_written_under_its_name() {
     metrics.show_breakers([BreakerState { upstream: "u".into(), model: "m".into(), state: "open" }]);
     metrics.mcp().count_failure("s", "ended");
     metrics.mcp().show([McpServerState { name: "s".into(), state: "up", held: 1 }]);
-    hooks.ran(&crate::types::hook::HookRan {
-        step: 1,
-        hook: "h".into(),
-        point: HookPoint::RunEnd,
-        call_id: None,
-        reply: crate::types::hook::HookReply::default(),
-        failed: false,
-        latency_ms: 1,
-    });
+    hooks.ran(&ran_hook());
     hooks.delivered("h", Delivery::Delivered);
     hooks.matched("h", HookPoint::RunEnd);
     metrics.schedules().fired("started");
@@ -113,7 +117,9 @@ fn every_declared_metric_is_written_under_its_name() {
         call_id: None,
     }));
     all.runs.guards.count(&judged());
-    delegated().iter().for_each(|delegated| all.runs.count_delegated(delegated));
+    for delegated in delegated() {
+        all.runs.count_delegated(&delegated);
+    }
     all.runs.count_handoff("a");
     all.runs.context.count(&failed_compaction());
     all.runs.context.count(&ended_flush());

@@ -127,7 +127,7 @@ impl SpanFold {
             Event::ApprovalResolved(approval) => self.is_decided = Some(!approval.is_expiry()),
             Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),
             Event::StepStarted { step, reserved, model, closing } => {
-                model.iter().for_each(|model| self.model = StepModel::clone(model));
+                self.go_on_with_model(model.as_deref());
                 self.begin_step(*step, *reserved, *closing);
             }
             Event::ProviderRetry { attempt, delay_ms, kind, .. } => {
@@ -160,6 +160,13 @@ impl SpanFold {
             Event::CommandsApplied { .. } => self.note(event::COMMANDS, []),
             Event::HandedOff => self.hand_off(),
             Event::RunFinished(outcome) => self.finish(outcome),
+        }
+    }
+
+    /// From this step on the run asks the model that the step names, if it names one.
+    fn go_on_with_model(&mut self, model: Option<&StepModel>) {
+        if let Some(model) = model {
+            self.model = model.clone();
         }
     }
 

@@ -312,7 +312,7 @@ async fn callback_of(driver: &Driver, batch: &[Checked]) -> Result<Option<Box<Ca
 
 /// Makes known where the calls of the run are answered later, before a service is told of it.
 async fn open_callback(driver: &Driver) -> Result<Callback, Exit> {
-    let (recorder, retention) = (&driver.recorder, driver.retention);
+    let (recorder, retention) = (&driver.recorder, *driver.retention);
     let open = || Callback::open(&**recorder.store(), recorder.run().spec(), retention);
     Ok(RetryWhileLeased::new(recorder.validity()).read(open).await.map_err(CommitError::from)?)
 }

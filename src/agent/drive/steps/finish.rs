@@ -153,7 +153,7 @@ async fn record_end(
     let context = session_context(run, messages.as_deref());
     // The day on which a run is counted goes by it.
     let at_ms = driver.recorder.store().now_ms();
-    let (commands_seen, counted, retention) = (driver.commands_seen, driver.counted, driver.retention);
+    let (commands_seen, counted, retention) = (driver.commands_seen, driver.counted, *driver.retention);
     let before = driver.recorder.bytes();
     let inbox_bytes = if outcome.status().is_final() { inbox_bytes(driver).await? } else { 0 };
     let lease = outcome.status().is_final().then(|| driver.recorder.ending().begin());
@@ -206,7 +206,7 @@ async fn inbox_bytes(driver: &Driver) -> Result<u64, CommitError> {
 
 /// Puts the index entries of a run that is about to wait, and returns when its wait is over: Unix milliseconds.
 async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
-    let retention = driver.retention;
+    let retention = *driver.retention;
     let now_ms = driver.recorder.store().now_ms();
     let run = driver.recorder.run();
     let at_ms = now_ms.saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));

@@ -315,7 +315,7 @@ async fn begin(
     let (step, model) = (run.step() + 1, question.model.clone());
     let asked = FlushAsked { step, round, from: due.from, upto: due.upto, messages, model, reserved };
     let event = Event::Context(Box::new(ContextEvent::FlushAsked(asked.clone())));
-    let (spec, retention) = (run.spec().clone(), driver.retention);
+    let (spec, retention) = (run.spec().clone(), *driver.retention);
     let claim = |tx: Tx| match claims {
         Some((session, upto)) => claim_flush(tx, session, upto, &spec, retention),
         None => tx,

@@ -40,7 +40,8 @@ fn handoff(run: &Run, call: &ToolCall, heavier: i64) -> Event {
 
 #[test]
 fn a_run_becomes_what_was_recorded_once_the_calls_of_the_turn_are_answered() {
-    let mut story = Story::begin(front());
+    let front = front();
+    let mut story = Story::begin(front.clone());
     let (hands, other) = (call(1, HANDOFF), call(2, "echo"));
     story.says("", vec![hands.clone(), other.clone()], usage(90, 10));
     assert_eq!(story.run.next_step(), Step::AnswerCall(hands.clone()));
@@ -72,7 +73,7 @@ fn a_run_becomes_what_was_recorded_once_the_calls_of_the_turn_are_answered() {
     let of_front = FallbackUsage { model: "scripted/m".into(), usage: usage(90, 10), cost: Micros(0) };
     assert_eq!(end.of_fallbacks, [of_front], "what each model took is told apart");
 
-    let replayed = Run::new(Arc::new(front())).replayed(story.records.iter().map(Arc::as_ref));
+    let replayed = Run::new(Arc::new(front)).replayed(story.records.iter().map(Arc::as_ref));
     let of = |run: &Run| (run.spec().agent.clone(), run.spec().limits, run.context_tokens(), run.messages().to_vec());
     assert_eq!(of(&replayed), of(&story.run), "it is what its records tell");
 }

@@ -28,6 +28,8 @@ pub(crate) enum Say {
     Declines(&'static [&'static str]),
     /// Streams the pieces and breaks off.
     Break(&'static [&'static str]),
+    /// Streams the first pieces and breaks off once, then the others and answers.
+    BreaksOnce(&'static [&'static str], &'static [&'static str]),
     /// Streams the pieces, then nothing more.
     Stall(&'static [&'static str]),
     /// Streams a text in pieces of which calls are written as text, until its length limit.
@@ -65,6 +67,7 @@ impl Say {
             Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
             Self::Text(pieces)
             | Self::Break(pieces)
+            | Self::BreaksOnce(_, pieces)
             | Self::Stall(pieces)
             | Self::Rambled(pieces)
             | Self::Deadline(pieces)
@@ -85,19 +88,15 @@ impl Say {
             Self::Refused | Self::Writes(..) => return Vec::new(),
             Self::Pauses => {
                 let (delay, cause) = (Duration::from_secs(10), "it is down".into());
-                return vec![Ok(Delta::Retry {
-                    attempt: 1,
-                    delay,
-                    kind: crate::types::ErrorKind::UpstreamUnavailable,
-                    cause,
-                })];
+                let kind = crate::types::ErrorKind::UpstreamUnavailable;
+                return vec![Ok(Delta::Retry { attempt: 1, delay, kind, cause })];
             }
             Self::Panic => panic!("as told"),
             Self::Fails(_) => (vec!["at last"], [].as_slice()),
         };
         let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
         match self {
-            Self::Text(_) | Self::Written(_) | Self::Fails(_) => {
+            Self::Text(_) | Self::BreaksOnce(..) | Self::Written(_) | Self::Fails(_) => {
                 deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Stop)));
             }
             Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, TurnEnd::ToolCalls))),
@@ -183,6 +182,9 @@ impl Scripted {
         let broken = |kind, message: &str| Err(ModelError::new(kind, message).having(Spent::Unknown));
         let mut deltas = turn.deltas(closing);
         match turn {
+            Say::BreaksOnce(half, _) if self.breaks.load(Ordering::Relaxed) == 0 => {
+                return self.play(&Say::Break(half), closing, deadline);
+            }
             Say::Break(_) => {
                 self.breaks.fetch_add(1, Ordering::Relaxed);
                 deltas.push(broken(ModelErrorKind::Transient, "it broke"));
@@ -221,6 +223,7 @@ impl Scripted {
             | Say::Boasts(..)
             | Say::Declines(_)
             | Say::Late(..)
+            | Say::BreaksOnce(..)
             | Say::Panic => {}
         }
         // One delta at a time, as from a socket: each is recorded by itself.

@@ -107,7 +107,7 @@ async fn a_message_goes_on_once_all_of_its_calls_are_decided() {
 /// The rest of a message may have had a step that became void before anybody read it.
 #[tokio::test]
 async fn the_rest_of_a_message_is_told_without_what_became_void() {
-    let server = Server::new(vec![turns().remove(0), Say::Break(&["half"]), Say::Text(&["Done."])]);
+    let server = Server::new(vec![turns().remove(0), Say::BreaksOnce(&["half"], &["Done."])]);
     let first = server.ok(&gated()).await;
     decide(&server, &first, "approve").await;
     server.ok(&resent(&first)).await;

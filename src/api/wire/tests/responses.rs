@@ -39,7 +39,9 @@ fn a_stream_that_breaks_off_ends_with_an_error_that_takes_no_number() {
     let mut events = events(Some(0));
     let mut out = BytesMut::new();
     let records = record(vec![Event::RunStarted, Event::TextDelta { step: 1, text: "half".into() }]);
-    records.iter().for_each(|record| events.encode(record, &mut out));
+    for record in &records {
+        events.encode(record, &mut out);
+    }
     let frames = events.frames();
     out.clear();
     let error = crate::api::wire::error::WireError::invalid("x", "It broke off.");
