@@ -10,7 +10,7 @@ use crate::agent::admission::screened::{screened, tightened};
 use crate::agent::admission::select::Selected;
 use crate::agent::admission::told::begins_conversation;
 use crate::agent::admission::{Admission, composite, handoffs, models, named, price, rules};
-use crate::agent::catalog::{Called, Resolved};
+use crate::agent::catalog::Resolved;
 use crate::agent::context::fit::begin;
 use crate::agent::context::server_tools::ServerTools;
 use crate::agent::context::toolbox::Toolbox;
@@ -135,16 +135,11 @@ pub(super) type Offered<'a> = (&'a Selected, &'a ServerTools);
 type Pinned = Result<RunSpec, StartError>;
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-pub(super) fn pinned(
-    new: &NewRun,
-    (session, asked): Asked<'_>,
-    resolved: Resolved,
-    (selected, servers): Offered<'_>,
-) -> Pinned {
+pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Pinned {
+    let ((session, asked), (selected, servers)) = (asked, offered);
     let price::Counted { options, price, warnings } = price::counted(&new.options, &resolved.called);
     let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
-    let Called { upstream, model_name, facts, price_origin, .. } = called;
     Ok(RunSpec {
         id: new.id.clone(),
         tenant: new.tenant.clone(),
@@ -159,8 +154,8 @@ pub(super) fn pinned(
         model: asked.to_owned(),
         agent: agent_name,
         agent_version,
-        upstream,
-        upstream_model: model_name,
+        upstream: called.upstream,
+        upstream_model: called.model_name,
         fallbacks: models::pinned(fallbacks, most_output(new)),
         system: Vec::new(),
         prompt: None,
@@ -182,13 +177,13 @@ pub(super) fn pinned(
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),
-        context_window: facts.context_window,
-        max_output_tokens: most_output(new).min(facts.max_output_tokens),
+        context_window: called.facts.context_window,
+        max_output_tokens: most_output(new).min(called.facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
         policy: None,
         price,
-        price_origin,
+        price_origin: called.price_origin,
         warnings: warnings.into_iter().chain(new.warnings.iter().cloned()).chain(left_out).collect(),
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
         rules: rules::of_run(&settings.rules, &new.rules, begins_conversation(new, session))?,
