@@ -61,7 +61,7 @@ async fn a_server_that_dies_around_a_handoff_goes_on_as_one_agent_and_hands_off_
         })
         .await;
         assert_eq!(
-            (&ended["status"], &ended["agent"], &ended["output_text"]),
+            (&ended["status"], &ended["agent_name"], &ended["output_text"]),
             (&json!("completed"), &json!("billing"), &json!("billing: 2 results")),
             "{point}"
         );
