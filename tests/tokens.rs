@@ -206,16 +206,19 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
 
 #[tokio::test]
 async fn a_page_answers_the_calls_of_its_own_functions() {
-    let upstream = Upstream::start([Reply::calls("look", &json!({})), Reply::says("Seen.")]).await;
-    let server = start(&config(&upstream), None).await;
-    let (token, _) = token(&server, &in_session("mine", &["start"])).await;
     let look = json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
-    let asked = post(&server, &token, AGENT, &with(says("Hi"), &json!({"tools": look}))).await.ok();
-    let call = asked["choices"][0]["message"]["tool_calls"][0]["id"].clone();
-    let answer = json!({"model": "test", "messages": [{"role": "tool", "tool_call_id": call, "content": "7"}]});
-    let answered = post(&server, &token, AGENT, &answer).await.ok();
-    assert_eq!(answered["choices"][0]["message"]["content"], "Seen.", "{answered}");
-    assert_eq!(answered["agent"]["run_id"], asked["agent"]["run_id"], "the same run goes on");
+    // The words that decide about a call of the server are a result like any other here.
+    for result in ["7", "retry", "skip"] {
+        let upstream = Upstream::start([Reply::calls("look", &json!({})), Reply::says("Seen.")]).await;
+        let server = start(&config(&upstream), None).await;
+        let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+        let asked = post(&server, &token, AGENT, &with(says("Hi"), &json!({"tools": look}))).await.ok();
+        let call = asked["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+        let answer = json!({"model": "test", "messages": [{"role": "tool", "tool_call_id": call, "content": result}]});
+        let answered = post(&server, &token, AGENT, &answer).await.ok();
+        assert_eq!(answered["choices"][0]["message"]["content"], "Seen.", "{result}: {answered}");
+        assert_eq!(answered["agent"]["run_id"], asked["agent"]["run_id"], "the same run goes on");
+    }
 }
 
 /// The run of a key and that of a token do not take each other's place.

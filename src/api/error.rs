@@ -155,6 +155,7 @@ impl From<StartError> for ApiError {
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::ModelMissing => Self::new(ErrorCode::MissingField, message).at("model"),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
+            StartError::OutcomeForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("messages").permanent(),
             StartError::ServersForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("tools"),
             StartError::ServerFailed(_) => Self::new(ErrorCode::McpServerFailed, message).at("tools").permanent(),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
