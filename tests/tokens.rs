@@ -412,19 +412,26 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
         server.reload(&config).await;
         assert_eq!(get(&server, &long, &path).await.status, 200, "the key is what it was");
     }
-    // A key that is gone takes the streams of its tokens along.
-    let open = SseReader::new(stream(&server, &run, &long).await);
-    let without = config.replacen("[keys.web]\n    tenant = \"acme\"\n    key_env = \"WEB\"", "", 1);
-    assert_ne!(without, config);
-    server.reload(&without).await;
-    let frames = within("the stream's end", open.until_broken()).await;
-    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    // A key that is gone takes the streams of its tokens along, and so does one that may do less.
+    let key = "[keys.web]\n    tenant = \"acme\"\n    key_env = \"WEB\"";
+    let less = |bound: &str| config.replacen(key, &format!("{key}\n    {bound}"), 1);
+    let without = config.replacen(key, "", 1);
+    for changed in [less("scopes = [\"run\", \"steer\"]"), less("agents = [\"clerk\"]"), without] {
+        let open = SseReader::new(stream(&server, &run, &long).await);
+        assert_ne!(changed, config);
+        server.reload(&changed).await;
+        let frames = within("the stream's end", open.until_broken()).await;
+        assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+        server.reload(&config).await;
+    }
     gate.open();
 }
 
 #[tokio::test]
 async fn the_secret_is_replaced_without_a_break() {
-    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let gate = Gate::new();
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([Reply::says("Yes."), held]).await;
     let keys = KEYS.replacen("secret_env = \"TOKEN_SECRET\"", "secret_file = \"SECRET\"", 1);
     let config = [&upstream.config(), keys.as_str()].concat();
     let builder = TestServer::builder(&config).file("SECRET", SECRET);
@@ -445,7 +452,20 @@ async fn the_secret_is_replaced_without_a_break() {
     for token in [&old, &new] {
         assert_eq!(get(&server, token, &path).await.status, 200);
     }
+    // Once the old one is gone, streams of what it signed are as well.
+    let body = with(says("Hi"), &json!({"agent": {"background": true}}));
+    let begun = post(&server, "WEB", AGENT, &body).await;
+    let live = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let asked = json!({"run_id": live, "may": ["follow"]});
+    server.write("SECRET", SECRET);
     server.reload(&config).await;
+    let (of_run, _) = token(&server, &asked).await;
+    let open = SseReader::new(stream(&server, &live, &of_run).await);
+    server.write("SECRET", "another-secret-of-more-than-32-characters");
+    server.reload(&config).await;
+    let frames = within("the stream's end", open.until_broken()).await;
+    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    gate.open();
     is(&get(&server, &old, &path).await, 401, "invalid_token");
     assert_eq!(get(&server, &new, &path).await.status, 200);
 }
