@@ -470,6 +470,33 @@ async fn the_secret_is_replaced_without_a_break() {
     assert_eq!(get(&server, &new, &path).await.status, 200);
 }
 
+#[tokio::test]
+async fn a_page_is_not_told_what_the_budgets_and_limits_of_the_key_are() {
+    for (limit, code) in
+        [("token_budget = { limit = 9 }", "budget_exceeded"), ("max_concurrent_runs = 1", "rate_limit_exceeded")]
+    {
+        let gate = Gate::new();
+        let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+        let upstream = Upstream::start([held]).await;
+        let config = config(&upstream).replacen("key_env = \"WEB\"", &format!("key_env = \"WEB\"\n    {limit}"), 1);
+        let server = start(&config, None).await;
+        let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+        let begun = with(says("Hi"), &json!({"agent": {"background": true}}));
+        post(&server, "WEB", AGENT, &begun).await;
+        let has_figures = |refused: &Answer| {
+            let said = refused.body["error"]["message"].as_str().expect("it says why");
+            said.contains(|letter: char| letter.is_ascii_digit())
+        };
+        let told = post(&server, "WEB", AGENT, &says("Hi")).await;
+        is(&told, 429, code);
+        assert!(has_figures(&told), "{}", told.body);
+        let told = post(&server, &token, AGENT, &says("Hi")).await;
+        is(&told, 429, code);
+        assert!(!has_figures(&told), "{}", told.body);
+        gate.open();
+    }
+}
+
 /// What its requests take is the key's.
 #[tokio::test]
 async fn what_a_token_takes_counts_against_its_key() {

@@ -60,6 +60,12 @@ impl Caller {
         }
     }
 
+    /// What a refusal tells this caller.
+    pub fn told(&self, refusal: StartError) -> ApiError {
+        let error = ApiError::from(refusal);
+        if self.token.is_some() { error.without_figures() } else { error }
+    }
+
     /// Who asks, for what is there already.
     pub fn requester(&self) -> Requester<'_> {
         Requester { tenant: &self.tenant, agents: self.agents.as_deref() }
