@@ -82,7 +82,7 @@ impl Control {
                 let next = Index { tenant: tenant.clone(), ahead: VecDeque::new(), read_to, has_more: true };
                 *index = self.read_on(next, filter.limit).await?;
             }
-            last = Some(run.clone());
+            last = Some(run.place());
             if filter.session.is_some() && filter.session != session {
                 continue;
             }
@@ -91,7 +91,10 @@ impl Control {
             let is_wanted = |head: &Head| {
                 filter.status.is_none_or(|status| status == head.status) && requester.may_use(&head.agent)
             };
-            found.extend(head.filter(is_wanted).map(|head| (tenant.clone(), head)));
+            if let Some(head) = head.filter(is_wanted) {
+                found.push((tenant.clone(), head));
+                last = Some(run);
+            }
             if found.len() == filter.limit {
                 break;
             }

@@ -43,7 +43,9 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
         found.extend(listed.found.into_iter().map(|head| head.id));
         assert_eq!(listed.searched_to.is_some(), page < 3, "page {page}");
         let Some(last) = listed.searched_to else { break };
-        filter.after = Some(last);
+        assert!(last.as_str().ends_with("ffff0000"), "it names no run that is not shown");
+        filter.after = RunId::parse(last.as_str());
+        assert_eq!(filter.after, Some(last), "callers send it back");
     }
     assert_eq!(found, [oldest]);
     let all = Traits::default();
