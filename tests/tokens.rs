@@ -350,7 +350,7 @@ async fn a_token_that_is_given_here_is_good_there_and_void_there_within_its_time
     let since = Instant::now();
     is(&get(&one, &first, &path).await, 401, "token_revoked");
     // The stream ends in its middle, without its last frame.
-    let frames = within("the stream's end", open.until_broken()).await;
+    let frames = within("the stream's end", open.until_cut()).await;
     assert!(since.elapsed() <= SOON && frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
     is(&get(&two, &first, &path).await, 401, "token_revoked");
     for server in [&one, &two] {
@@ -393,7 +393,7 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
     let (short, _) = token(&server, &brief).await;
     // It ends the stream that it opened.
     let open = SseReader::new(stream(&server, &run, &short).await);
-    let frames = within("the stream's end", open.until_broken()).await;
+    let frames = within("the stream's end", open.until_cut()).await;
     assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
     let path = format!("/v1/runs/{run}");
     is(&get(&server, &short, &path).await, 401, "token_expired");
@@ -420,7 +420,7 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
         let open = SseReader::new(stream(&server, &run, &long).await);
         assert_ne!(changed, config);
         server.reload(&changed).await;
-        let frames = within("the stream's end", open.until_broken()).await;
+        let frames = within("the stream's end", open.until_cut()).await;
         assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
         server.reload(&config).await;
     }
@@ -463,7 +463,7 @@ async fn the_secret_is_replaced_without_a_break() {
     let open = SseReader::new(stream(&server, &live, &of_run).await);
     server.write("SECRET", "another-secret-of-more-than-32-characters");
     server.reload(&config).await;
-    let frames = within("the stream's end", open.until_broken()).await;
+    let frames = within("the stream's end", open.until_cut()).await;
     assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
     gate.open();
     is(&get(&server, &old, &path).await, 401, "invalid_token");

@@ -69,7 +69,7 @@ pub async fn check_revoked(token: &Token, agent: &Agent) -> Result<(), ApiError>
     Ok(())
 }
 
-/// Ends a stream of events when its token no longer holds. A client then comes back with the last id that it has, and learns why.
+/// Breaks a stream of events off when its token no longer holds. A client then comes back with the last id that it has, and learns why.
 pub fn bounded(response: Response, shown: Shown, agent: Agent) -> Response {
     let media_type = response.headers().get(CONTENT_TYPE);
     if !media_type.is_some_and(|media_type| media_type.as_bytes().starts_with(b"text/event-stream")) {
@@ -83,7 +83,11 @@ pub fn bounded(response: Response, shown: Shown, agent: Agent) -> Response {
             loop {
                 tokio::select! {
                     biased;
-                    () = &mut void => break,
+                    () = &mut void => {
+                        // A body that came to its end would look whole.
+                        yield Err(axum::Error::new("the token that opened the stream does not hold any more"));
+                        break;
+                    }
                     piece = pieces.next() => match piece {
                         Some(piece) => yield piece,
                         None => break,
