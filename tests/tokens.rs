@@ -471,6 +471,20 @@ async fn the_secret_is_replaced_without_a_break() {
 }
 
 #[tokio::test]
+async fn a_token_that_may_not_follow_reads_no_answer_by_cancelling() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let run = run_of(&server, "mine").await;
+    for (may, answer) in [(&["steer"][..], None), (&["follow", "steer"][..], Some("Yes."))] {
+        let (token, _) = token(&server, &in_session("mine", may)).await;
+        let ended = post(&server, &token, &format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
+        let said = (ended["status"].as_str(), ended["output_text"].as_str());
+        assert_eq!(said, (Some("completed"), answer), "{ended}");
+        assert_eq!(ended["agent"].is_object(), answer.is_some(), "{ended}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_is_not_told_what_the_budgets_and_limits_of_the_key_are() {
     for (limit, code) in
         [("token_budget = { limit = 9 }", "budget_exceeded"), ("max_concurrent_runs = 1", "rate_limit_exceeded")]
