@@ -103,7 +103,7 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     let upstream = Upstream::start((0..20).map(|_| Reply::says("Yes."))).await;
     let server = start(&config(&upstream), None).await;
     let (token, _) = token(&server, &in_session("mine", &["follow", "start"])).await;
-    let theirs = run_of(&server, "theirs").await;
+    run_of(&server, "theirs").await;
 
     // Neither the session nor anything else of the token need be named.
     let answer = post(&server, &token, AGENT, &says("Hello")).await.ok();
@@ -124,15 +124,10 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     assert_eq!(read["session_id"], "mine");
 
     for path in [
-        format!("/v1/runs/{theirs}"),
-        format!("/v1/runs/{theirs}/events?stream=false"),
         format!("/v1/runs/{run}/trace"),
         format!("/v1/runs/{run}/tree"),
         "/v1/runs".to_owned(),
-        "/v1/runs?session_id=theirs".to_owned(),
-        "/v1/runs?session_id=mine&session_id=theirs".to_owned(),
         "/v1/sessions".to_owned(),
-        "/v1/sessions/theirs".to_owned(),
         "/v1/sessions/mine/export".to_owned(),
         "/v1/memory?user=u".to_owned(),
         "/v1/usage".to_owned(),
@@ -155,9 +150,30 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     }
     let of_anthropic = post(&server, &token, "/v1/messages", &json!({})).await;
     assert_eq!((of_anthropic.status, &of_anthropic.body["error"]["code"]), (403, &json!("forbidden")));
-    // A run that is not there is not found, whoever asks.
-    let missing = format!("/v1/runs/run_{}", "0".repeat(32));
-    is(&get(&server, &token, &missing).await, 404, "run_not_found");
+}
+
+#[tokio::test]
+async fn what_is_beyond_a_token_is_as_if_it_were_not_there() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let (token, _) = token(&server, &in_session("mine", &["follow", "start"])).await;
+    let theirs = run_of(&server, "theirs").await;
+    let missing = format!("run_{}", "0".repeat(32));
+    for run in [&theirs, &missing] {
+        for path in [format!("/v1/runs/{run}"), format!("/v1/runs/{run}/events?stream=false")] {
+            let refused = get(&server, &token, &path).await;
+            is(&refused, 404, "run_not_found");
+            assert_eq!(refused.body["error"]["message"], format!("run {run} does not exist"));
+        }
+    }
+    for path in [
+        "/v1/runs?session_id=theirs",
+        "/v1/runs?session_id=mine&session_id=theirs",
+        "/v1/sessions/theirs",
+        "/v1/sessions/nobodys/messages",
+    ] {
+        is(&get(&server, &token, path).await, 404, "session_not_found");
+    }
 }
 
 #[tokio::test]
@@ -188,7 +204,6 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
             ),
             "messages",
         ),
-        (messages(json!([{"role": "tool", "tool_call_id": call, "content": "7"}])), "messages"),
     ] {
         let body = with(json!({"messages": [{"role": "user", "content": "Hi"}]}), &members);
         for endpoint in [AGENT, CHAT] {
@@ -197,6 +212,9 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
             assert_eq!(refused.body["error"]["param"], param, "{}", refused.body);
         }
     }
+    let refused =
+        post(&server, &token, AGENT, &messages(json!([{"role": "tool", "tool_call_id": call, "content": "7"}]))).await;
+    is(&refused, 404, "run_not_found");
     assert_eq!(upstream.requests().len(), 1, "nothing of it reached the model");
     let named = json!({"model": "clerk", "user": "ada", "agent": {"session_id": "mine", "background": false}});
     let answer = post(&server, &token, AGENT, &with(says("Hi"), &named)).await;
