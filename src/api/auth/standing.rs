@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
+use tokio::time::Instant;
 
 use crate::agent::error::LookupError;
 use crate::agent::revocations::LONGEST_LIFE;
@@ -98,7 +99,7 @@ pub fn bounded(response: Response, shown: Shown, agent: Agent) -> Response {
     })
 }
 
-/// Returns once the token does not hold any more. A store that does not answer voids nothing.
+/// Returns once the token does not hold any more. A store that does not answer voids nothing, and keeps nothing from expiring.
 async fn until_void(shown: &Shown, agent: &Agent) {
     let token = &*shown.token;
     // The configuration by which it was found to be given.
@@ -111,11 +112,12 @@ async fn until_void(shown: &Shown, agent: &Agent) {
             return;
         }
         given_by = Some(generation);
-        let revoked = agent.revocations().is_revoked(&token.tenant, &token.key, &token.id, token.epoch).await;
-        if revoked.unwrap_or(false) {
+        let expires_at = Instant::now() + Duration::from_millis(left);
+        let revoked = agent.revocations().is_revoked(&token.tenant, &token.key, &token.id, token.epoch);
+        if matches!(tokio::time::timeout_at(expires_at, revoked).await, Ok(Ok(true))) {
             return;
         }
-        tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
+        tokio::time::sleep_until(expires_at.min(Instant::now() + LOOK_EVERY)).await;
     }
 }
 
