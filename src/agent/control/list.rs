@@ -32,7 +32,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether a list shows the run with this head.
-    fn takes(&self, head: &Head) -> bool {
+    pub(super) fn takes(&self, head: &Head) -> bool {
         self.status.is_none_or(|status| status == head.status)
             && self.traits.fit(Some(&head.agent), Some(&head.called_model), head.user.as_deref(), &head.metadata)
     }

@@ -88,9 +88,7 @@ impl Control {
             }
             let head = self.ledger.head(&keys::run_partition(&tenant, session.as_ref(), &run), &run).await?;
             let requester = Requester { tenant: &tenant, agents };
-            let is_wanted = |head: &Head| {
-                filter.status.is_none_or(|status| status == head.status) && requester.may_use(&head.agent)
-            };
+            let is_wanted = |head: &Head| filter.takes(head) && requester.may_use(&head.agent);
             if let Some(head) = head.filter(is_wanted) {
                 found.push((tenant.clone(), head));
                 last = Some(run);

@@ -100,6 +100,10 @@ async fn a_list_over_tenants_is_one_by_time_and_looks_at_so_many_entries_a_reque
     assert_eq!(pages, [(3, false), (3, false), (1, true), (1, false)]);
     let bound = agent.runs().list_over(&tenants, Some(&[]), &Filter { limit: 3, ..Filter::default() }).await.unwrap();
     assert!(bound.found.is_empty() && bound.searched_to.is_some(), "a key without agents sees none of their runs");
+    let traits = Traits { agent: Some("another".to_owned()), ..Traits::default() };
+    let other = Filter { traits, limit: 3, ..Filter::default() };
+    let of_another = agent.runs().list_over(&tenants, None, &other).await.unwrap();
+    assert!(of_another.found.is_empty(), "the list goes by agents, as that of one tenant does");
     assert_eq!(agent.runs().tenant_of(&tenants, &oldest_id).await.unwrap(), Some(tenants[1].clone()));
     assert_eq!(agent.runs().tenant_of(&tenants[2..], &oldest_id).await.unwrap(), None);
 }
