@@ -103,7 +103,7 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     let upstream = Upstream::start((0..20).map(|_| Reply::says("Yes."))).await;
     let server = start(&config(&upstream), None).await;
     let (token, _) = token(&server, &in_session("mine", &["follow", "start"])).await;
-    let theirs = run_of(&server, "theirs").await;
+    run_of(&server, "theirs").await;
 
     // Neither the session nor anything else of the token need be named.
     let answer = post(&server, &token, AGENT, &says("Hello")).await.ok();
@@ -124,15 +124,10 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     assert_eq!(read["session_id"], "mine");
 
     for path in [
-        format!("/v1/runs/{theirs}"),
-        format!("/v1/runs/{theirs}/events?stream=false"),
         format!("/v1/runs/{run}/trace"),
         format!("/v1/runs/{run}/tree"),
         "/v1/runs".to_owned(),
-        "/v1/runs?session_id=theirs".to_owned(),
-        "/v1/runs?session_id=mine&session_id=theirs".to_owned(),
         "/v1/sessions".to_owned(),
-        "/v1/sessions/theirs".to_owned(),
         "/v1/sessions/mine/export".to_owned(),
         "/v1/memory?user=u".to_owned(),
         "/v1/usage".to_owned(),
@@ -155,9 +150,30 @@ async fn a_token_starts_follows_and_reads_in_its_session_and_nowhere_else() {
     }
     let of_anthropic = post(&server, &token, "/v1/messages", &json!({})).await;
     assert_eq!((of_anthropic.status, &of_anthropic.body["error"]["code"]), (403, &json!("forbidden")));
-    // A run that is not there is not found, whoever asks.
-    let missing = format!("/v1/runs/run_{}", "0".repeat(32));
-    is(&get(&server, &token, &missing).await, 404, "run_not_found");
+}
+
+#[tokio::test]
+async fn what_is_beyond_a_token_is_as_if_it_were_not_there() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let (token, _) = token(&server, &in_session("mine", &["follow", "start"])).await;
+    let theirs = run_of(&server, "theirs").await;
+    let missing = format!("run_{}", "0".repeat(32));
+    for run in [&theirs, &missing] {
+        for path in [format!("/v1/runs/{run}"), format!("/v1/runs/{run}/events?stream=false")] {
+            let refused = get(&server, &token, &path).await;
+            is(&refused, 404, "run_not_found");
+            assert_eq!(refused.body["error"]["message"], format!("run {run} does not exist"));
+        }
+    }
+    for path in [
+        "/v1/runs?session_id=theirs",
+        "/v1/runs?session_id=mine&session_id=theirs",
+        "/v1/sessions/theirs",
+        "/v1/sessions/nobodys/messages",
+    ] {
+        is(&get(&server, &token, path).await, 404, "session_not_found");
+    }
 }
 
 #[tokio::test]
@@ -188,7 +204,6 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
             ),
             "messages",
         ),
-        (messages(json!([{"role": "tool", "tool_call_id": call, "content": "7"}])), "messages"),
     ] {
         let body = with(json!({"messages": [{"role": "user", "content": "Hi"}]}), &members);
         for endpoint in [AGENT, CHAT] {
@@ -197,6 +212,9 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
             assert_eq!(refused.body["error"]["param"], param, "{}", refused.body);
         }
     }
+    let refused =
+        post(&server, &token, AGENT, &messages(json!([{"role": "tool", "tool_call_id": call, "content": "7"}]))).await;
+    is(&refused, 404, "run_not_found");
     assert_eq!(upstream.requests().len(), 1, "nothing of it reached the model");
     let named = json!({"model": "clerk", "user": "ada", "agent": {"session_id": "mine", "background": false}});
     let answer = post(&server, &token, AGENT, &with(says("Hi"), &named)).await;
@@ -206,16 +224,19 @@ async fn a_token_asks_for_nothing_that_only_a_key_decides() {
 
 #[tokio::test]
 async fn a_page_answers_the_calls_of_its_own_functions() {
-    let upstream = Upstream::start([Reply::calls("look", &json!({})), Reply::says("Seen.")]).await;
-    let server = start(&config(&upstream), None).await;
-    let (token, _) = token(&server, &in_session("mine", &["start"])).await;
     let look = json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
-    let asked = post(&server, &token, AGENT, &with(says("Hi"), &json!({"tools": look}))).await.ok();
-    let call = asked["choices"][0]["message"]["tool_calls"][0]["id"].clone();
-    let answer = json!({"model": "test", "messages": [{"role": "tool", "tool_call_id": call, "content": "7"}]});
-    let answered = post(&server, &token, AGENT, &answer).await.ok();
-    assert_eq!(answered["choices"][0]["message"]["content"], "Seen.", "{answered}");
-    assert_eq!(answered["agent"]["run_id"], asked["agent"]["run_id"], "the same run goes on");
+    // The words that decide about a call of the server are a result like any other here.
+    for result in ["7", "retry", "skip"] {
+        let upstream = Upstream::start([Reply::calls("look", &json!({})), Reply::says("Seen.")]).await;
+        let server = start(&config(&upstream), None).await;
+        let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+        let asked = post(&server, &token, AGENT, &with(says("Hi"), &json!({"tools": look}))).await.ok();
+        let call = asked["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+        let answer = json!({"model": "test", "messages": [{"role": "tool", "tool_call_id": call, "content": result}]});
+        let answered = post(&server, &token, AGENT, &answer).await.ok();
+        assert_eq!(answered["choices"][0]["message"]["content"], "Seen.", "{result}: {answered}");
+        assert_eq!(answered["agent"]["run_id"], asked["agent"]["run_id"], "the same run goes on");
+    }
 }
 
 /// The run of a key and that of a token do not take each other's place.
@@ -347,7 +368,7 @@ async fn a_token_that_is_given_here_is_good_there_and_void_there_within_its_time
     let since = Instant::now();
     is(&get(&one, &first, &path).await, 401, "token_revoked");
     // The stream ends in its middle, without its last frame.
-    let frames = within("the stream's end", open.until_broken()).await;
+    let frames = within("the stream's end", open.until_cut()).await;
     assert!(since.elapsed() <= SOON && frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
     is(&get(&two, &first, &path).await, 401, "token_revoked");
     for server in [&one, &two] {
@@ -390,7 +411,7 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
     let (short, _) = token(&server, &brief).await;
     // It ends the stream that it opened.
     let open = SseReader::new(stream(&server, &run, &short).await);
-    let frames = within("the stream's end", open.until_broken()).await;
+    let frames = within("the stream's end", open.until_cut()).await;
     assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
     let path = format!("/v1/runs/{run}");
     is(&get(&server, &short, &path).await, 401, "token_expired");
@@ -409,19 +430,26 @@ async fn a_token_expires_and_is_void_when_its_key_is_another_one() {
         server.reload(&config).await;
         assert_eq!(get(&server, &long, &path).await.status, 200, "the key is what it was");
     }
-    // A key that is gone takes the streams of its tokens along.
-    let open = SseReader::new(stream(&server, &run, &long).await);
-    let without = config.replacen("[keys.web]\n    tenant = \"acme\"\n    key_env = \"WEB\"", "", 1);
-    assert_ne!(without, config);
-    server.reload(&without).await;
-    let frames = within("the stream's end", open.until_broken()).await;
-    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    // A key that is gone takes the streams of its tokens along, and so does one that may do less.
+    let key = "[keys.web]\n    tenant = \"acme\"\n    key_env = \"WEB\"";
+    let less = |bound: &str| config.replacen(key, &format!("{key}\n    {bound}"), 1);
+    let without = config.replacen(key, "", 1);
+    for changed in [less("scopes = [\"run\", \"steer\"]"), less("agents = [\"clerk\"]"), without] {
+        let open = SseReader::new(stream(&server, &run, &long).await);
+        assert_ne!(changed, config);
+        server.reload(&changed).await;
+        let frames = within("the stream's end", open.until_cut()).await;
+        assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+        server.reload(&config).await;
+    }
     gate.open();
 }
 
 #[tokio::test]
 async fn the_secret_is_replaced_without_a_break() {
-    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let gate = Gate::new();
+    let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([Reply::says("Yes."), held]).await;
     let keys = KEYS.replacen("secret_env = \"TOKEN_SECRET\"", "secret_file = \"SECRET\"", 1);
     let config = [&upstream.config(), keys.as_str()].concat();
     let builder = TestServer::builder(&config).file("SECRET", SECRET);
@@ -442,9 +470,63 @@ async fn the_secret_is_replaced_without_a_break() {
     for token in [&old, &new] {
         assert_eq!(get(&server, token, &path).await.status, 200);
     }
+    // Once the old one is gone, streams of what it signed are as well.
+    let body = with(says("Hi"), &json!({"agent": {"background": true}}));
+    let begun = post(&server, "WEB", AGENT, &body).await;
+    let live = begun.body["id"].as_str().expect("it has an id").to_owned();
+    let asked = json!({"run_id": live, "may": ["follow"]});
+    server.write("SECRET", SECRET);
     server.reload(&config).await;
+    let (of_run, _) = token(&server, &asked).await;
+    let open = SseReader::new(stream(&server, &live, &of_run).await);
+    server.write("SECRET", "another-secret-of-more-than-32-characters");
+    server.reload(&config).await;
+    let frames = within("the stream's end", open.until_cut()).await;
+    assert!(frames.iter().all(|frame| frame.data != "[DONE]"), "{frames:?}");
+    gate.open();
     is(&get(&server, &old, &path).await, 401, "invalid_token");
     assert_eq!(get(&server, &new, &path).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_follow_reads_no_answer_by_cancelling() {
+    let upstream = Upstream::start([Reply::says("Yes.")]).await;
+    let server = start(&config(&upstream), None).await;
+    let run = run_of(&server, "mine").await;
+    for (may, answer) in [(&["steer"][..], None), (&["follow", "steer"][..], Some("Yes."))] {
+        let (token, _) = token(&server, &in_session("mine", may)).await;
+        let ended = post(&server, &token, &format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
+        let said = (ended["status"].as_str(), ended["output_text"].as_str());
+        assert_eq!(said, (Some("completed"), answer), "{ended}");
+        assert_eq!(ended["agent"].is_object(), answer.is_some(), "{ended}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_not_told_what_the_budgets_and_limits_of_the_key_are() {
+    for (limit, code) in
+        [("token_budget = { limit = 9 }", "budget_exceeded"), ("max_concurrent_runs = 1", "rate_limit_exceeded")]
+    {
+        let gate = Gate::new();
+        let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
+        let upstream = Upstream::start([held]).await;
+        let config = config(&upstream).replacen("key_env = \"WEB\"", &format!("key_env = \"WEB\"\n    {limit}"), 1);
+        let server = start(&config, None).await;
+        let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+        let begun = with(says("Hi"), &json!({"agent": {"background": true}}));
+        post(&server, "WEB", AGENT, &begun).await;
+        let has_figures = |refused: &Answer| {
+            let said = refused.body["error"]["message"].as_str().expect("it says why");
+            said.contains(|letter: char| letter.is_ascii_digit())
+        };
+        let told = post(&server, "WEB", AGENT, &says("Hi")).await;
+        is(&told, 429, code);
+        assert!(has_figures(&told), "{}", told.body);
+        let told = post(&server, &token, AGENT, &says("Hi")).await;
+        is(&told, 429, code);
+        assert!(!has_figures(&told), "{}", told.body);
+        gate.open();
+    }
 }
 
 /// What its requests take is the key's.

@@ -15,7 +15,7 @@ pub use self::previous::PreviousError;
 pub use self::splice::SpliceError;
 use crate::store::{CommitError, Unavailable};
 use crate::types::share::Sharing;
-use crate::types::{RunId, SessionId, Shortfall};
+use crate::types::{CallId, RunId, SessionId, Shortfall};
 
 /// Why a run was not started or continued.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +64,11 @@ pub enum StartError {
     /// The key may not use this agent.
     #[error("this key may not use the agent {0:?}")]
     AgentForbidden(String),
+    /// What came of a call is not for the caller to say.
+    #[error(
+        "what came of the call {0} is not known; the holder of a key says what is to become of it, and no token does"
+    )]
+    OutcomeForbidden(CallId),
     /// No tool of the agent has this name.
     #[error(
         "the agent has no tool that matches {name:?}{} GET /v1/tools lists the server's tools",

@@ -96,6 +96,8 @@ pub struct NewRun {
     /// Whether its client sends the whole conversation each time: where a request asks for other tools than the run that it
     /// answers, another run can go on with that.
     pub sends_all: bool,
+    /// Whether it comes from a page that shows a token: it has nothing to say about calls of the server whose outcome is not known.
+    pub of_page: bool,
     /// What it has of the run that begins it. Boxed, as most requests come from callers.
     pub of: Option<Box<ChildOf>>,
     /// What the caller should know about the request.
@@ -381,6 +383,7 @@ impl NewRun {
             waits_for_the_end: false,
             unattended: false,
             sends_all: false,
+            of_page: false,
             of: None,
             warnings: Vec::new(),
             claim: None,

@@ -20,6 +20,10 @@ use crate::types::Tenant;
 
 /// How old what a process knows of a key's revocations may be.
 pub const MAX_AGE: Duration = Duration::from_secs(3);
+/// How long the store may take to say what a key has revoked.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a failure to read it is remembered: meanwhile the store is not asked again, and nobody waits for it.
+const FAILED_AGE: Duration = Duration::from_secs(1);
 /// The longest life of a token: what revoked it is kept no longer than twice that.
 pub const LONGEST_LIFE: Duration = Duration::from_secs(3_600);
 /// Most tokens of a key that are revoked one by one at a time. All of them together take one entry.
@@ -77,8 +81,11 @@ fn life_ms() -> u64 {
     u64::try_from(LONGEST_LIFE.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// What was read of a key and since when it is known, or why it could not be read.
+type Found = (Instant, Result<Arc<Revoked>, Unavailable>);
+
 /// What is known of a key. Whoever reads it anew holds it, so that it is read once however many ask.
-type Known = Arc<Mutex<Option<(Instant, Arc<Revoked>)>>>;
+type Known = Arc<Mutex<Option<Found>>>;
 
 /// Reads and changes which tokens are revoked.
 #[derive(Debug)]
@@ -106,15 +113,21 @@ impl Revocations {
     pub async fn is_revoked(&self, tenant: &Tenant, key_name: &str, id: &str, epoch: u64) -> Result<bool, Unavailable> {
         let known = self.known(tenant, key_name);
         let mut known = known.lock().await;
-        if let Some((_, revoked)) = known.as_ref().filter(|(read_at, _)| read_at.elapsed() < MAX_AGE) {
-            return Ok(revoked.voids(id, epoch));
+        if let Some((since, found)) = known.as_ref() {
+            let age = if found.is_ok() { MAX_AGE } else { FAILED_AGE };
+            if since.elapsed() < age {
+                return found.clone().map(|revoked| revoked.voids(id, epoch));
+            }
         }
         // The time of asking: what is changed while the store answers is read again in time.
         let asked_at = Instant::now();
-        let revoked = Arc::new(self.read(tenant, key_name).await?.1);
-        let is_void = revoked.voids(id, epoch);
-        *known = Some((asked_at, revoked));
-        Ok(is_void)
+        let found = match tokio::time::timeout(LOOK_TIMEOUT, self.read(tenant, key_name)).await {
+            Ok(read) => read.map(|(_, revoked)| Arc::new(revoked)),
+            Err(_) => Err(Unavailable("the store did not say in time what the key has revoked".to_owned())),
+        };
+        let since = if found.is_ok() { asked_at } else { Instant::now() };
+        *known = Some((since, found.clone()));
+        found.map(|revoked| revoked.voids(id, epoch))
     }
 
     /// Makes one token void that this key gave.
@@ -225,6 +238,40 @@ mod tests {
         }
         tokio::time::advance(MAX_AGE * 10).await;
         assert_eq!(store.1.load(Ordering::Relaxed), 3, "nobody shows a token");
+    }
+
+    /// A store that never answers, and counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Hanging(MemoryStore, AtomicUsize);
+
+    #[async_trait::async_trait]
+    impl StoreLayer for Hanging {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        async fn on_get(&self, _partition: &Partition, _key: &Key) -> Result<Option<Document>, Unavailable> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_asked_once_a_while_and_keeps_all_who_ask_waiting_once() {
+        let store = Arc::new(Hanging::default());
+        let replica = Revocations::new(store.clone());
+        let tenant = Tenant::default_tenant();
+        for looks in 1..4 {
+            let began = Instant::now();
+            for _ in 0..2 {
+                let shown = (0..50).map(|_| replica.is_revoked(&tenant, "k", "tok", 0));
+                let told = futures_util::future::join_all(shown).await;
+                assert!(told.iter().all(Result::is_err), "{told:?}");
+                assert_eq!(store.1.load(Ordering::Relaxed), looks);
+            }
+            assert!(began.elapsed() < LOOK_TIMEOUT * 2, "{:?}", began.elapsed());
+            tokio::time::advance(FAILED_AGE).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

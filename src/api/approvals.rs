@@ -67,7 +67,8 @@ pub async fn decide(
     new.request_id = header_text(&headers, "x-request-id")?.map(str::to_owned);
     new.waits_for_the_end = !decided.stream;
     new.memory = Arc::new(body.into_memory());
-    let mut started = api.agent.admission().start(new, key.as_ref()).await?;
+    let started = api.agent.admission().start(new, key.as_ref()).await;
+    let mut started = started.map_err(|refusal| caller.told(refusal))?;
     if shape.stream {
         started.follower = started.follower.with_memory(memory);
     }

@@ -189,7 +189,7 @@ pub async fn start(
         Err(error) => error,
     };
     let is_of_budget = matches!(error, StartError::BudgetExceeded { .. });
-    let mut response = in_dialect(error.into()).into_response();
+    let mut response = in_dialect(caller.told(error)).into_response();
     if is_of_budget {
         // Boxed, as it is rare.
         Box::pin(write_budgets_left(api, caller, session.as_ref(), &mut response)).await;

@@ -111,6 +111,23 @@ impl ApiError {
         self
     }
 
+    /// The error as the holder of a token may know it: without what the budgets, the rates and the storage of its key come to.
+    #[must_use]
+    pub fn without_figures(mut self) -> Self {
+        let error = &mut self.0.error;
+        let plain = if error.code == ErrorCode::BudgetExceeded {
+            "a budget has no room for this request"
+        } else if error.code == ErrorCode::RateLimited {
+            "there are too many runs or requests now; try again in a while"
+        } else if error.code == ErrorCode::StorageFull {
+            "there is no room to store this"
+        } else {
+            return self;
+        };
+        plain.clone_into(&mut error.message);
+        self
+    }
+
     fn busy(message: String, run: &RunId) -> Self {
         let mut error = Self::new(ErrorCode::SessionBusy, message).permanent();
         error.0.busy = Some(run.clone());
@@ -155,6 +172,7 @@ impl From<StartError> for ApiError {
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::ModelMissing => Self::new(ErrorCode::MissingField, message).at("model"),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
+            StartError::OutcomeForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("messages").permanent(),
             StartError::ServersForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("tools"),
             StartError::ServerFailed(_) => Self::new(ErrorCode::McpServerFailed, message).at("tools").permanent(),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),

@@ -97,9 +97,10 @@ fn bind(token: &Token, session: &SessionId, new: &mut NewRun) -> Result<(), ApiE
     if new.session.as_ref() != Some(session) {
         return Err(forbidden(format!("this token is for the session {session} alone")).at("agent.session_id"));
     }
-    if new.run.is_some() || !new.decisions.is_empty() || !new.approvals.is_empty() {
+    if new.run.is_some() || !new.approvals.is_empty() {
         return Err(forbidden("a token starts runs and answers calls; it decides nothing about them").at("messages"));
     }
+    new.of_page = true;
     let is_of_page = |role: Role| matches!(role, Role::User | Role::Tool);
     if !new.system.is_empty() || !new.messages.iter().all(|message| is_of_page(message.role)) {
         let message =

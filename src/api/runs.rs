@@ -86,7 +86,8 @@ pub async fn cancel(
     };
     let goes_on = mode == CancelMode::AfterStep && !view.head.status.is_final();
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, axum::Json(RunObject::from(&view).of(caller.shown_tenant()))).into_response())
+    let run = RunObject::shown(&view, caller.follows()).of(caller.shown_tenant());
+    Ok((status, axum::Json(run)).into_response())
 }
 
 /// Lets messages join a live run's conversation before its next model call.

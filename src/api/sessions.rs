@@ -194,7 +194,7 @@ pub async fn cancel(
     SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
     let cancelled = api.agent.runs().cancel_session(caller.requester(), &id).await?;
-    let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
+    let runs: Vec<_> = cancelled.iter().map(|view| RunObject::shown(view, caller.follows())).collect();
     Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())
 }
 

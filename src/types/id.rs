@@ -105,6 +105,12 @@ impl RunId {
         &self.0[4..]
     }
 
+    /// A place in lists of runs, newest first, right before this run. It does not tell the run's id.
+    #[must_use]
+    pub fn place(&self) -> Self {
+        Self([&self.0[..28], "ffff0000"].concat().into())
+    }
+
     /// The id of this run's `number`th tool call, counted from 1.
     #[must_use]
     pub fn call(&self, number: u16) -> CallId {

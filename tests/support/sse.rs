@@ -64,6 +64,8 @@ pub(crate) struct SseReader {
     /// Whether events may have no frame, so that their numbers are left out.
     leaves_out: bool,
     is_done: bool,
+    /// Whether it broke before its body came to its end.
+    is_cut: bool,
 }
 
 impl SseReader {
@@ -77,7 +79,7 @@ impl SseReader {
         assert_eq!(header("cache-control"), "no-cache");
         assert_eq!(header("x-accel-buffering"), "no");
         let (decoder, ready) = (Decoder::default(), VecDeque::new());
-        Self { response, decoder, ready, last_id: None, leaves_out: false, is_done: false }
+        Self { response, decoder, ready, last_id: None, leaves_out: false, is_done: false, is_cut: false }
     }
 
     /// The same for a stream of nothing but OpenAI's chunks.
@@ -127,6 +129,16 @@ impl SseReader {
         }
     }
 
+    /// All events until the connection breaks, which it must within the body: a body that came to its end would look whole.
+    pub(crate) async fn until_cut(mut self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let Next::Frame(frame) = self.advance().await {
+            frames.push(frame);
+        }
+        assert!(self.is_cut, "the body came to its end: {frames:?}");
+        frames
+    }
+
     async fn advance(&mut self) -> Next {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -141,7 +153,11 @@ impl SseReader {
                     assert!(!self.is_done, "bytes follow [DONE]: {bytes:?}");
                 }
                 Ok(None) if self.is_done && self.decoder.is_between_events() => return Next::End,
-                Ok(None) | Err(_) => return Next::Broken,
+                Ok(None) => return Next::Broken,
+                Err(_) => {
+                    self.is_cut = true;
+                    return Next::Broken;
+                }
             }
         }
     }

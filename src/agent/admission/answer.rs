@@ -205,6 +205,9 @@ impl Admission {
         unsupported::refuse(&*model, &Sampling::default(), &new.messages, &History::default())?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
+        if let Some(lost) = required.iter().find(|required| new.of_page && required.reason.is_some()) {
+            return Err(StartError::OutcomeForbidden(lost.call.id.clone()));
+        }
         let decisions = decisions(new, &required);
         let mut answers = answers(new, &required, &decisions, spec.session.is_some());
         let guarded = screened(&mut answers, &spec.guards, new.answers_from, &idle.run().asked())?;

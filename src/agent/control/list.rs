@@ -32,7 +32,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether a list shows the run with this head.
-    fn takes(&self, head: &Head) -> bool {
+    pub(super) fn takes(&self, head: &Head) -> bool {
         self.status.is_none_or(|status| status == head.status)
             && self.traits.fit(Some(&head.agent), Some(&head.called_model), head.user.as_deref(), &head.metadata)
     }
@@ -59,7 +59,8 @@ impl Control {
                 if looked_at > MOST_LOOKED_AT {
                     return Ok(Listed { found, searched_to: last });
                 }
-                last = Some(run.clone());
+                // The requester may not know this run: its id is told only if the run is found.
+                last = Some(run.place());
                 let session: Option<SessionId> = decode(&entry.value)?;
                 if filter.session.is_some() && filter.session != session {
                     continue;
@@ -67,7 +68,10 @@ impl Control {
                 let partition = keys::run_partition(tenant, session.as_ref(), &run);
                 let head = self.ledger.head(&partition, &run).await?;
                 let is_wanted = |head: &Head| filter.takes(head) && requester.may_use(&head.agent);
-                found.extend(head.filter(is_wanted));
+                if let Some(head) = head.filter(is_wanted) {
+                    found.push(head);
+                    last = Some(run);
+                }
                 if found.len() == filter.limit {
                     return Ok(Listed::whole(found));
                 }

@@ -82,16 +82,17 @@ impl Control {
                 let next = Index { tenant: tenant.clone(), ahead: VecDeque::new(), read_to, has_more: true };
                 *index = self.read_on(next, filter.limit).await?;
             }
-            last = Some(run.clone());
+            last = Some(run.place());
             if filter.session.is_some() && filter.session != session {
                 continue;
             }
             let head = self.ledger.head(&keys::run_partition(&tenant, session.as_ref(), &run), &run).await?;
             let requester = Requester { tenant: &tenant, agents };
-            let is_wanted = |head: &Head| {
-                filter.status.is_none_or(|status| status == head.status) && requester.may_use(&head.agent)
-            };
-            found.extend(head.filter(is_wanted).map(|head| (tenant.clone(), head)));
+            let is_wanted = |head: &Head| filter.takes(head) && requester.may_use(&head.agent);
+            if let Some(head) = head.filter(is_wanted) {
+                found.push((tenant.clone(), head));
+                last = Some(run);
+            }
             if found.len() == filter.limit {
                 break;
             }

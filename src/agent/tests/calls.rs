@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::fencing::records;
 use super::support::{Echo, Say, TestAgent, outcome, request, watch};
+use crate::agent::error::StartError;
 use crate::agent::{CallApproval, NewRun};
 use crate::llm::openai::messages::json;
 use crate::store::faulty::{Fate, Faulty};
@@ -274,6 +275,22 @@ async fn a_caller_that_is_asked_says_what_came_of_the_call() {
         let last = request.conversation.iter().last().map(|message| json(message).to_owned());
         assert!(last.as_ref().is_some_and(|last| last.contains(told)), "{content}: {last:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_says_nothing_about_a_call_whose_outcome_is_not_known() {
+    let workshop = Workshop::default().with("w", Effect::Write, &[Does::Lose]);
+    let agent = workshop.agent(&["w"]);
+    let waiting = outcome(&run(&agent, asking(OnUnknownOutcome::Ask)).await);
+    let id = waiting.required_calls[0].call.id.clone();
+    for (content, decision) in [("paid", None), ("retry", Some(Decision::Retry))] {
+        let decisions = decision.map(|decision| (id.clone(), decision)).into_iter().collect();
+        let (messages, answered) = (vec![Message::tool(&id, content)], vec![id.clone()]);
+        let new = NewRun { run: id.run(), answered, messages, decisions, of_page: true, ..request() };
+        let refused = agent.start(new, None).await.map(drop);
+        assert!(matches!(refused, Err(StartError::OutcomeForbidden(_))), "{content}: {refused:?}");
+    }
+    assert_eq!(workshop.calls.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,7 +43,9 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
         found.extend(listed.found.into_iter().map(|head| head.id));
         assert_eq!(listed.searched_to.is_some(), page < 3, "page {page}");
         let Some(last) = listed.searched_to else { break };
-        filter.after = Some(last);
+        assert!(last.as_str().ends_with("ffff0000"), "it names no run that is not shown");
+        filter.after = RunId::parse(last.as_str());
+        assert_eq!(filter.after, Some(last), "callers send it back");
     }
     assert_eq!(found, [oldest]);
     let all = Traits::default();
@@ -98,6 +100,10 @@ async fn a_list_over_tenants_is_one_by_time_and_looks_at_so_many_entries_a_reque
     assert_eq!(pages, [(3, false), (3, false), (1, true), (1, false)]);
     let bound = agent.runs().list_over(&tenants, Some(&[]), &Filter { limit: 3, ..Filter::default() }).await.unwrap();
     assert!(bound.found.is_empty() && bound.searched_to.is_some(), "a key without agents sees none of their runs");
+    let traits = Traits { agent: Some("another".to_owned()), ..Traits::default() };
+    let other = Filter { traits, limit: 3, ..Filter::default() };
+    let of_another = agent.runs().list_over(&tenants, None, &other).await.unwrap();
+    assert!(of_another.found.is_empty(), "the list goes by agents, as that of one tenant does");
     assert_eq!(agent.runs().tenant_of(&tenants, &oldest_id).await.unwrap(), Some(tenants[1].clone()));
     assert_eq!(agent.runs().tenant_of(&tenants[2..], &oldest_id).await.unwrap(), None);
 }

@@ -9,7 +9,7 @@ use http::request::Parts;
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
 use crate::agent::{Agent, Generation, Requester};
-use crate::api::auth::token::Token;
+use crate::api::auth::token::{May, Token};
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 use crate::config::{Scope, Scopes};
@@ -58,6 +58,17 @@ impl Caller {
         } else {
             Err(self.generation.catalog.not_found(name, may_use).await)
         }
+    }
+
+    /// Whether it may read what runs answered: all but tokens that may not follow them.
+    pub fn follows(&self) -> bool {
+        self.token.as_ref().is_none_or(|token| token.may(May::Follow))
+    }
+
+    /// What a refusal tells this caller.
+    pub fn told(&self, refusal: StartError) -> ApiError {
+        let error = ApiError::from(refusal);
+        if self.token.is_some() { error.without_figures() } else { error }
     }
 
     /// Who asks, for what is there already.

@@ -5,6 +5,7 @@ use http::Method;
 use http::request::Parts;
 
 use crate::agent::Agent;
+use crate::agent::error::LookupError;
 use crate::api::auth::token::{Bound, May, Token};
 use crate::api::error::ApiError;
 use crate::api::wire::body::clip;
@@ -64,13 +65,13 @@ pub async fn pass(token: &Token, agent: &Agent, parts: &mut Parts, route: &str) 
     }
 }
 
-/// Refuses a run that a token is not for.
+/// Refuses a run that a token is not for as if there were none: whether there is one is not its holder's to know.
 pub async fn of_run(token: &Token, agent: &Agent, run: &RunId) -> Result<(), ApiError> {
     let is_its = match &token.on {
         Bound::Run(own) => own == run,
         Bound::Session(own) => agent.runs().session_of(&token.tenant, run).await?.as_ref() == Some(own),
     };
-    if is_its { Ok(()) } else { Err(forbidden(format!("this token is not for the run {run}"))) }
+    if is_its { Ok(()) } else { Err(LookupError::RunNotFound(run.to_string()).into()) }
 }
 
 async fn id_of(parts: &mut Parts) -> Result<String, ApiError> {
@@ -84,9 +85,7 @@ fn of_session(token: &Token, asked: Option<&str>) -> Result<(), ApiError> {
         (Bound::Session(own), None) => {
             Err(forbidden(format!("this token is for the session {own} alone: name it as session_id")))
         }
-        (Bound::Session(_), Some(asked)) => {
-            Err(forbidden(format!("this token is not for the session {:?}", clip(asked))))
-        }
+        (Bound::Session(_), Some(asked)) => Err(LookupError::SessionNotFound(clip(asked).to_owned()).into()),
         (Bound::Run(run), _) => Err(forbidden(format!("this token is for the run {run} alone"))),
     }
 }

@@ -8,11 +8,11 @@ use subtle::ConstantTimeEq;
 
 use crate::agent::Generation;
 use crate::api::auth::caller::Caller;
-use crate::api::auth::standing::check_time;
+use crate::api::auth::standing::{Shown, check_time};
 use crate::api::auth::token::{PREFIX, Token};
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
-use crate::config::{KeyConfig, Scopes, key};
+use crate::config::{KeyConfig, Scopes, Secret, key};
 use crate::types::Tenant;
 
 /// Who calls, and what is counted and looked at besides.
@@ -22,8 +22,8 @@ pub struct Identified {
     pub caller: Caller,
     /// How many requests a minute it may send, with all that show the same key or its tokens.
     pub limit: Option<NonZeroU32>,
-    /// The key's hash, where a token is shown.
-    pub key_hash: [u8; 32],
+    /// The token, where one is shown.
+    pub shown: Option<Shown>,
 }
 
 /// Who calls, by the key or the token that the headers show or that was in the query. Whether a token was revoked is to be looked at.
@@ -38,7 +38,7 @@ pub fn identify(
         let limit = generation.requests_per_minute.and_then(NonZeroU32::new);
         let (tenant, scopes) = (Tenant::default_tenant(), Scopes::all());
         let caller = Caller { tenant, key_name: None, agents: None, scopes, token: None, generation };
-        return Ok(Identified { caller, limit, key_hash: [0; 32] });
+        return Ok(Identified { caller, limit, shown: None });
     }
     let in_header = if in_query.is_some() { None } else { presented_key(headers)? };
     let presented = in_query.or(in_header).ok_or_else(|| unauthorized("no API key was sent"))?;
@@ -56,9 +56,15 @@ pub fn identify(
     };
     let scopes = token.as_ref().map_or_else(|| key.scopes.clone(), |token| token.scopes(&key.scopes));
     let limit = key.requests_per_minute.and_then(NonZeroU32::new);
-    let KeyConfig { tenant, name, agents, hash: key_hash, .. } = key;
+    let KeyConfig { tenant, name, agents, .. } = key;
+    let shown = token.clone().map(|token| Shown {
+        text: Secret::new(presented),
+        token,
+        scopes: scopes.clone(),
+        agents: agents.clone(),
+    });
     let caller = Caller { tenant, key_name: Some(name), agents, scopes, token, generation };
-    Ok(Identified { caller, limit, key_hash })
+    Ok(Identified { caller, limit, shown })
 }
 
 fn read_token(presented: &str, generation: &Generation) -> Result<(Token, KeyConfig), ApiError> {

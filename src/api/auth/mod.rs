@@ -75,7 +75,7 @@ pub async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> 
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let path = route.as_ref().map(MatchedPath::as_str).unwrap_or_default();
-    let Identified { caller, limit, key_hash } = match identify_request(&guard.agent, &mut parts, path) {
+    let Identified { caller, limit, shown } = match identify_request(&guard.agent, &mut parts, path) {
         Ok(known) => known,
         Err(error) => {
             let mut response = error.into_response();
@@ -106,8 +106,8 @@ pub async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> 
     let logged = LogFields::of(&mut response);
     logged.token = token.as_ref().map(|token| token.id.clone());
     (logged.tenant, logged.key, logged.trace_id, logged.route) = (Some(tenant), key, trace_id, route);
-    match token {
-        Some(token) => standing::bounded(response, token, key_hash, guard.agent),
+    match shown {
+        Some(shown) => standing::bounded(response, shown, guard.agent),
         None => response,
     }
 }

@@ -99,6 +99,11 @@ impl<'a> RunObject<'a> {
         Self { status: RunStatus::Queued.as_str(), ..head.into() }
     }
 
+    /// A run for who may read what it answered, else no more than where it stands.
+    pub fn shown(view: &'a RunView, with_answer: bool) -> Self {
+        if with_answer { view.into() } else { (&view.head).into() }
+    }
+
     /// The same, for who must be told whose it is.
     #[must_use]
     pub fn of(self, tenant: Option<&'a Tenant>) -> Self {
