@@ -1,6 +1,7 @@
 //! What a request may ask for that shows a token in place of a key: a run in the token's session, by its agent and for its user, and
 //! nothing that only who knows the key should decide.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -125,10 +126,10 @@ fn bind(token: &Token, session: &SessionId, new: &mut NewRun) -> Result<(), ApiE
 }
 
 /// The name under which a request of a token claims its idempotency key: no other session's is found by it.
-pub fn claimed_route(route: &str, token: Option<&Token>) -> String {
+pub fn claimed_route<'a>(route: &'a str, token: Option<&Token>) -> Cow<'a, str> {
     match token.map(|token| &token.on) {
-        Some(Bound::Session(session)) => format!("{route}/of/{session}"),
-        Some(Bound::Run(run)) => format!("{route}/of/{run}"),
-        None => route.to_owned(),
+        Some(Bound::Session(session)) => format!("{route}/of/{session}").into(),
+        Some(Bound::Run(run)) => format!("{route}/of/{run}").into(),
+        None => route.into(),
     }
 }

@@ -193,6 +193,11 @@ pub(crate) fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Byte
     let begin = out.len();
     serde_json::to_writer((&mut *out).writer(), value)
         .expect("wire types hold only strings, numbers and valid raw JSON");
+    let written = &mut out[begin..];
+    // Nearly all have none, and the search is much faster than a look at each byte.
+    if !written.contains(&b'\n') && !written.contains(&b'\r') {
+        return;
+    }
     // Within its texts JSON has no bare line break, so those that there are stand between values.
-    out[begin..].iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    written.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
