@@ -187,14 +187,19 @@ fn write_id(seq: u64, out: &mut BytesMut) {
 /// The last frame of every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// Appends `value` as JSON in one line, as a frame has it: raw JSON of a caller or a model may stand in several.
+/// Appends `value` as JSON: texts, numbers and what is made of them, which take one line.
 pub(crate) fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut BytesMut) {
     use bytes::BufMut;
-    let begin = out.len();
     serde_json::to_writer((&mut *out).writer(), value)
         .expect("wire types hold only strings, numbers and valid raw JSON");
+}
+
+/// Appends `value` as JSON in one line, as a frame has it, where raw JSON of a caller or a model in it may stand in several.
+pub(crate) fn write_json_line<T: serde::Serialize + ?Sized>(value: &T, out: &mut BytesMut) {
+    let begin = out.len();
+    write_json(value, out);
     let written = &mut out[begin..];
-    // Nearly all have none, and the search is much faster than a look at each byte.
+    // Nearly all have no line break, and the search is much faster than a look at each byte.
     if !written.contains(&b'\n') && !written.contains(&b'\r') {
         return;
     }

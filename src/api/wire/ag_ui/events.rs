@@ -8,7 +8,7 @@ use crate::api::wire::agent::events::native;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::responses::id;
 use crate::api::wire::ui::act::{Act, Dialect, Ending, Kind};
-use crate::api::wire::{RunNames, write_json};
+use crate::api::wire::{RunNames, write_json_line};
 use crate::types::outcome::RequiredCall;
 use crate::types::{Outcome, Record, RunStatus, StopReason, ToolCall, Usage};
 
@@ -249,7 +249,7 @@ impl AgUi {
 
 fn write(event: &Event<'_>, out: &mut BytesMut) {
     out.put_slice(b"data: ");
-    write_json(event, out);
+    write_json_line(event, out);
     out.put_slice(b"\n\n");
 }
 

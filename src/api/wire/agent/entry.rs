@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::api::wire::agent::events::{NativeEvent, native};
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::described::ChatChunk;
-use crate::api::wire::{RunNames, write_json};
+use crate::api::wire::{RunNames, write_json_line};
 use crate::types::Record;
 
 /// An event as it stands in a list or on a stream: named, or a chunk of text.
@@ -25,6 +25,6 @@ pub fn write_entry(record: &Record, names: &RunNames, out: &mut BytesMut) {
     if let Some((step, said)) = Said::of(&record.event) {
         ChunkTemplate::new(names, false).write_entry(said, step, record.seq, out);
     } else {
-        write_json(&native(record, names, true), out);
+        write_json_line(&native(record, names, true), out);
     }
 }

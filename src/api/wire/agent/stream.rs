@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::api::wire::agent::events::native;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
-use crate::api::wire::{Encoder, RunNames, write_id, write_json};
+use crate::api::wire::{Encoder, RunNames, write_id, write_json_line};
 use crate::types::Record;
 
 /// Writes native events.
@@ -41,7 +41,7 @@ impl Encoder for AgentEvents {
         out.put_slice(b"event: ");
         out.put_slice(event.name().as_bytes());
         out.put_slice(b"\ndata: ");
-        write_json(&event, out);
+        write_json_line(&event, out);
         out.put_slice(b"\n\n");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::api::wire::messages::object::input_of;
 use crate::api::wire::responses::id;
 use crate::api::wire::ui::act::{Act, Dialect, Ending, Kind, Maker};
-use crate::api::wire::{DONE, RunNames, write_json};
+use crate::api::wire::{DONE, RunNames, write_json_line};
 use crate::types::{CallId, Outcome, RunStatus, StopReason, ToolCall};
 
 /// Writes the chunks of a UI message.
@@ -148,7 +148,7 @@ impl Dialect for AiSdk {
 
 fn write(chunk: &Chunk<'_>, out: &mut BytesMut) {
     out.put_slice(b"data: ");
-    write_json(chunk, out);
+    write_json_line(chunk, out);
     out.put_slice(b"\n\n");
 }
 

@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
-use crate::api::wire::write_json;
+use crate::api::wire::{write_json, write_json_line};
 
 /// A frame.
 #[derive(Serialize)]
@@ -16,14 +16,14 @@ struct Frame<'a, B> {
 /// Appends a frame with these members.
 pub fn write<B: Serialize>(kind: &str, body: B, out: &mut BytesMut) {
     begin(kind, out);
-    write_json(&Frame { r#type: kind, body }, out);
+    write_json_line(&Frame { r#type: kind, body }, out);
     out.put_slice(b"\n\n");
 }
 
 /// Appends a frame that has its type among its members.
 pub fn write_whole<B: Serialize>(kind: &str, body: &B, out: &mut BytesMut) {
     begin(kind, out);
-    write_json(body, out);
+    write_json_line(body, out);
     out.put_slice(b"\n\n");
 }
 

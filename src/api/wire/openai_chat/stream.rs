@@ -17,7 +17,7 @@ use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_chat::completion::finish_reason;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::usage::UsageObject;
-use crate::api::wire::{Encoder, RunNames, write_id, write_json};
+use crate::api::wire::{Encoder, RunNames, write_id, write_json, write_json_line};
 use crate::llm::openai::messages::CallJson;
 use crate::types::question::asked;
 use crate::types::{Event, Outcome, Record, RunStatus};
@@ -195,7 +195,7 @@ impl ChatChunks {
         }
         let mut more = BytesMut::from(&br#","agent":"#[..]);
         let agent = AgentObject::new(&self.names.id, self.names.session.as_ref(), outcome, self.with_report);
-        write_json(&agent, &mut more);
+        write_json_line(&agent, &mut more);
         self.template.write(&json!({}), finish_reason(outcome.reason), &more, out);
         if self.include_usage {
             let usage = UsageChunk {

@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
-use crate::api::wire::write_json;
+use crate::api::wire::{write_json, write_json_line};
 
 /// Numbers the frames of a response, and writes those that its reader lacks.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Frames {
     pub fn write<B: Serialize>(&mut self, kind: &str, body: impl FnOnce() -> B, out: &mut BytesMut) {
         let Some(sequence_number) = self.take() else { return };
         begin(kind, out);
-        write_json(&Frame { r#type: kind, sequence_number, body: body() }, out);
+        write_json_line(&Frame { r#type: kind, sequence_number, body: body() }, out);
         out.put_slice(b"\n\n");
     }
 
@@ -67,7 +67,7 @@ impl Frames {
     /// Appends a frame that is not of the response and takes no number: it bears that of the last one.
     pub fn write_beside<B: Serialize>(&self, kind: &str, body: B, out: &mut BytesMut) {
         begin(kind, out);
-        write_json(&Frame { r#type: kind, sequence_number: self.next.saturating_sub(1), body }, out);
+        write_json_line(&Frame { r#type: kind, sequence_number: self.next.saturating_sub(1), body }, out);
         out.put_slice(b"\n\n");
     }
 }
