@@ -1,62 +1,34 @@
 //! Whether a run may begin others, of which agents, and what it shares with them.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::json;
-use serde_json::value::to_raw_value;
 
 use crate::agent::admission::Admission;
+use crate::agent::admission::agent_tools::AgentTool;
 use crate::agent::admission::select::Selected;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
+use crate::types::RunSpec;
 use crate::types::delegate::{DELEGATE, Delegation, TaskHistory};
-use crate::types::json::RawValueEq;
 use crate::types::lineage::{SessionBound, Tree, TreeBound};
-use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::pattern::matches;
 use crate::types::policy::Policy;
 use crate::types::question::ASK_USER;
 use crate::types::session::Session;
-use crate::types::{Effect, RunSpec};
-
-/// An agent to whom a run may delegate, and what it is for.
-type Target = (String, Option<String>);
 
 impl Admission {
     /// Offers a run the tool by which it delegates, if its agent may and anyone is there. Returns what the caller should know.
     pub(super) async fn offer_delegates(
         &self,
         (new, rules): (&NewRun, &Delegation),
-        (generation, policy): (&Generation, Option<&Policy>),
+        of_run: (&Generation, Option<&Policy>),
         selected: &mut Selected,
     ) -> Result<Option<String>, StartError> {
-        if !may_delegate(new, rules) || is_left_out(new) {
+        if !may_delegate(new, rules) {
             return Ok(None);
         }
-        if policy.is_some_and(|policy| policy.always_denies(DELEGATE, Effect::Read)) {
-            return Ok(None);
-        }
-        if selected.has(DELEGATE) || new.client_tools.iter().any(|tool| tool.name == DELEGATE) {
-            let warning = format!("the model cannot delegate: another tool has the name {DELEGATE:?}");
-            return Ok(Some(warning));
-        }
-        let (mut targets, mut missing) = (Vec::new(), Vec::new());
-        let may_use = |agent: &String| new.allowed_agents.as_ref().is_none_or(|allowed| allowed.contains(agent));
-        for name in rules.to.iter().filter(|name| may_use(name)) {
-            match self.agents.description(generation, &new.tenant, name).await {
-                Ok(Some(description)) => targets.push((name.clone(), description)),
-                // An agent that cannot be used now does not keep the model from the others.
-                Ok(None) | Err(StartError::AgentUnreadable { .. }) => missing.push(name.as_str()),
-                Err(error) => return Err(error),
-            }
-        }
-        if !targets.is_empty() {
-            selected.add_own([Arc::new(definition(&targets, rules.history))].into_iter());
-        }
-        let warning = format!("the model cannot delegate to agents that are not there: {}", missing.join(", "));
-        Ok((!missing.is_empty()).then_some(warning))
+        self.offer_agents((tool(rules.history), rules.to.iter().collect()), new, of_run, selected).await
     }
 }
 
@@ -66,46 +38,27 @@ fn may_delegate(new: &NewRun, rules: &Delegation) -> bool {
     !rules.to.is_empty() && is_above && !new.compacts()
 }
 
-/// Whether the request wants no such tool.
-fn is_left_out(new: &NewRun) -> bool {
-    new.options.tool_choice == ToolChoice::None
-        || new.tools.as_ref().is_some_and(|wanted| !wanted.iter().any(|pattern| matches(pattern, DELEGATE)))
-}
-
-/// The tool, as a model sees it that may delegate to these.
-fn definition(targets: &[Target], history: TaskHistory) -> ToolDefinition {
+/// The tool by which a model delegates.
+fn tool(history: TaskHistory) -> AgentTool {
     let sees = match history {
         TaskHistory::Fresh => "sees nothing of this conversation, so the task must say all that it needs",
         TaskHistory::Fork => "sees what was said before you began to work, and nothing since then",
     };
-    let mut description = format!(
+    let description = format!(
         "Has another agent do a part of the work, and returns its answer. That agent {sees}. Several calls of one turn are worked \
          on at the same time. The agents are:"
     );
-    for (name, what) in targets {
-        match what {
-            // Writing to a text does not fail.
-            Some(what) => drop(write!(description, "\n- {name}: {what}")),
-            None => drop(write!(description, "\n- {name}")),
-        }
-    }
-    let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
-    let schema = json!({
+    let parameters = json!({
         "type": "object",
         "properties": {
-            "agent": {"type": "string", "enum": names, "description": "Who is to do it"},
+            "agent": {"type": "string", "description": "Who is to do it"},
             "task": {"type": "string", "minLength": 1, "description": "What is to be done, and what the answer is to have"},
             "context": {"type": "string", "description": "What the agent should know for it"},
         },
         "required": ["agent", "task"],
         "additionalProperties": false,
     });
-    ToolDefinition {
-        name: DELEGATE.to_owned(),
-        description: Some(description),
-        parameters: to_raw_value(&schema).ok().map(RawValueEq),
-        ..ToolDefinition::default()
-    }
+    AgentTool { name: DELEGATE, does: "delegate", description, parameters }
 }
 
 /// Pins what a run has of the runs above it, and what it shares with those below.

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of how a run is driven; it hands a run that was accepted to [`launch`](crate::agent::launch).
 
+mod agent_tools;
 mod answer;
 mod approve;
 mod backoff;
