@@ -95,3 +95,20 @@ fn a_run_that_waits_for_its_client_becomes_another_agents_with_the_answer() {
     assert_eq!(story.run.spec().client_tools.len(), 1, "its client has the same tools");
     assert!(matches!(story.run.next_step(), Step::CallModel { step: 2, .. }));
 }
+
+#[test]
+fn an_agent_that_allows_more_widens_nothing() {
+    let mut own = front();
+    own.limits = Limits { max_tool_calls: Some(2), cost_budget: Some(Micros(900)), ..own.limits };
+    let run = Run::new(Arc::new(own.clone()));
+    let wide = Limits {
+        max_iterations: 100,
+        max_tool_calls: Some(50),
+        timeout_ms: u64::MAX,
+        tool_timeout_ms: u64::MAX,
+        token_budget: Some(1_000_000),
+        cost_budget: Some(Micros(1_000_000)),
+    };
+    let endless = Limits { max_tool_calls: None, token_budget: None, cost_budget: None, ..wide };
+    assert_eq!([wide, endless].map(|agents| run.limits_under(&agents)), [own.limits; 2]);
+}
