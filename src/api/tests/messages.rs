@@ -97,6 +97,7 @@ fn events(text: &str) -> Vec<Value> {
     let (mut next, mut open) = (0, false);
     for frame in text.split_terminator("\n\n") {
         let (event, data) = frame.split_once('\n').expect("an event has a name and data");
+        assert!(!data.contains(['\n', '\r']), "a reader loses all but its first line: {data}");
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").expect("it has data")).unwrap();
         assert_eq!(event.strip_prefix("event: "), data["type"].as_str(), "{frame}");
         match data["type"].as_str().unwrap() {

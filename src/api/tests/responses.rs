@@ -123,6 +123,7 @@ fn frames(text: &str, first: u64) -> Vec<Value> {
     let mut read = Vec::new();
     for (number, block) in (first..).zip(blocks) {
         let (event, data) = block.split_once('\n').expect("a frame has a name and data");
+        assert!(!data.contains(['\n', '\r']), "a reader loses all but its first line: {data}");
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").expect("it has data")).unwrap();
         assert_eq!(event.strip_prefix("event: "), data["type"].as_str(), "{block}");
         assert_eq!(data["sequence_number"], number, "{block}");

@@ -33,8 +33,12 @@ impl Answer {
     /// The data of a stream's frames.
     fn data(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{}", self.text);
-        let frames = self.text.split_terminator("\n\n").map(|frame| frame.strip_prefix("data: ").expect("it has data"));
-        frames.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+        let data_of = |frame: &'_ str| {
+            assert!(!frame.contains(['\n', '\r']), "a reader loses all but its first line: {frame}");
+            frame.strip_prefix("data: ").expect("it has data").to_owned()
+        };
+        let frames = self.text.split_terminator("\n\n").map(data_of);
+        frames.filter(|data| data != "[DONE]").map(|data| serde_json::from_str(&data).unwrap()).collect()
     }
 
     fn types(&self) -> Vec<String> {
