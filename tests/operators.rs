@@ -104,6 +104,8 @@ async fn an_operator_reads_and_cancels_runs_of_any_tenant_and_the_log_says_who_d
     assert_eq!((elsewhere.status, elsewhere.code()), (404, "run_not_found"));
     let missing = get(&server, "OPS", &format!("/v1/runs/run_{}", "0".repeat(32))).await;
     assert_eq!((missing.status, missing.code()), (404, "run_not_found"));
+    let line = server.logged(&format!("\"run\":\"run_{}\"", "0".repeat(32))).await;
+    assert!(line.contains("\"tenant\":\"*\"") && line.contains("\"key\":\"ops\""), "who tries is named too: {line}");
     let foreign = get(&server, "TWO", &format!("/v1/runs/{run}")).await;
     assert_eq!((foreign.status, foreign.code()), (404, "run_not_found"));
     let cancelled = post(&server, "OPS", &format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();

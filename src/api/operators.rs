@@ -22,15 +22,15 @@ pub async fn reach(
     action: &'static str,
 ) -> Result<Caller, ApiError> {
     let Some(named) = named(&caller, query)? else { return Ok(caller) };
-    let tenant = match named {
-        Named::One(tenant) => tenant,
-        Named::Any => {
-            let missing = || ApiError::new(ErrorCode::RunNotFound, format!("run {id} does not exist"));
-            api.agent.runs().tenant_of(&tenants(&caller.generation)?, id).await?.ok_or_else(missing)?
-        }
+    let found = match named {
+        Named::One(tenant) => Some(tenant),
+        Named::Any => api.agent.runs().tenant_of(&tenants(&caller.generation)?, id).await?,
     };
-    let key = caller.key_name.as_deref();
-    tracing::info!(key, %tenant, run = %id, action, "an operator reached a run");
+    // Before it is known what comes of it: whoever tries is in the log too.
+    let (key, of) = (caller.key_name.as_deref(), found.as_ref().map_or("*", Tenant::as_str));
+    tracing::info!(key, tenant = of, run = %id, action, "an operator asked for a run");
+    let missing = || ApiError::new(ErrorCode::RunNotFound, format!("run {id} does not exist"));
+    let tenant = found.ok_or_else(missing)?;
     Ok(Caller { tenant, ..caller })
 }
 
