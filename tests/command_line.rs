@@ -145,4 +145,13 @@ async fn a_new_key_is_accepted_by_a_server_with_its_lines() {
     assert_eq!(server.get("/v1/models").await.ok()["object"], "list");
     let again = text(&run(directory.path(), &["key", "new"]).await.stdout);
     assert!(!again.contains(key) && again.contains("[keys.my-app]"), "{again}");
+    // A key is shown this once, so none is made whose lines could not be read.
+    for name in ["my key", "", "..", "a\"b"] {
+        let ran = run(directory.path(), &["key", "new", name]).await;
+        assert!(!ran.status.success() && ran.stdout.is_empty(), "{name:?}: {}", text(&ran.stdout));
+        assert!(text(&ran.stderr).contains("a name is 1 to 64 of"), "{}", text(&ran.stderr));
+    }
+    let dotted = text(&run(directory.path(), &["key", "new", "a.b"]).await.stdout);
+    let lines = &dotted[dotted.find("[keys.").expect("there are lines for the file")..];
+    drop(TestServer::start(lines).await);
 }

@@ -59,6 +59,9 @@ struct MeasuredServer {
     monitor: Monitor,
     /// What the very first run asked.
     first: Vec<String>,
+    since: Instant,
+    /// How often it was read which agents the tenant has stored.
+    agents_read: u64,
 }
 
 /// What a run asked.
@@ -73,7 +76,16 @@ impl MeasuredServer {
         let mut server = TestServer::builder(&services.config_under(limits)).store(&redis.url()).start().await;
         server.use_key(KEY);
         let monitor = Monitor::start(&redis).await;
-        let mut measured = Self { redis, services, server, others: Vec::new(), monitor, first: Vec::new() };
+        let mut measured = Self {
+            redis,
+            services,
+            server,
+            others: Vec::new(),
+            monitor,
+            first: Vec::new(),
+            since: Instant::now(),
+            agents_read: 0,
+        };
         // The first time a script is used it is sent whole.
         let plan = Plan::new("warm-up").with_tools(1, &[Tool::Look]);
         measured.first = measured.run(&plan, None, None).await.exchanges;
@@ -113,6 +125,10 @@ impl MeasuredServer {
         if has(&all, "\"SSUBSCRIBE\"") && !has(&all, "\"SUNSUBSCRIBE\"") {
             all.extend(self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await);
         }
+        self.agents_read += all.iter().filter(|line| is_of_agents(line)).count() as u64;
+        // For however many runs, at most every 3 s.
+        let most = 1 + self.since.elapsed().as_secs() / 2;
+        assert!(self.agents_read <= most, "stored agents were read {} times instead of {most}", self.agents_read);
         (text, Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took })
     }
 }
@@ -120,7 +136,12 @@ impl MeasuredServer {
 /// Whether a run is behind it, and not the replica.
 fn is_of_a_run(exchange: &str) -> bool {
     let is_replicas = exchange.contains("lg:{live}") || exchange.contains("lg:{due}");
-    exchange.contains("lg:{") && (!is_replicas || exchange.contains("run_"))
+    exchange.contains("lg:{") && (!is_replicas || exchange.contains("run_")) && !is_of_agents(exchange)
+}
+
+/// Whether it reads which agents a tenant has stored.
+fn is_of_agents(exchange: &str) -> bool {
+    exchange.contains("\"GET\"") && exchange.contains("/agents}:d:index")
 }
 
 /// What a run of this plan may ask.

@@ -1,5 +1,7 @@
 //! Tokens for pages: what a key gives, and what they are good for.
 
+mod chats;
+mod decisions;
 mod life;
 
 use reqwest::Method;

@@ -62,6 +62,7 @@ pub async fn decide(
     };
     let mut new = NewRun::deciding(caller.tenant.clone(), id, decided.approvals);
     new.key_name.clone_from(&caller.key_name);
+    new = new.of_user(caller.token.as_ref().and_then(|token| token.user.clone()));
     new.allowed_agents.clone_from(&caller.agents);
     new.generation = Some(caller.generation.clone());
     new.request_id = header_text(&headers, "x-request-id")?.map(str::to_owned);

@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::api::log_fields::LogFields;
 use crate::api::state::Api;
 
 /// Whether the server is ready, and why not.
@@ -49,5 +50,7 @@ pub async fn readyz(State(api): State<Api>) -> Response {
         Err(_) => "store_unavailable",
     };
     let code = if status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, axum::Json(Health { status })).into_response()
+    let mut response = (code, axum::Json(Health { status })).into_response();
+    LogFields::of(&mut response).is_planned = status == "draining";
+    response
 }

@@ -28,6 +28,8 @@ pub struct LogFields {
     pub cost_usd: Option<f64>,
     /// The route that it took. Not of the line, but of the metrics.
     pub route: Option<MatchedPath>,
+    /// Whether it is no failure though its status says so: a probe of a replica that shuts down.
+    pub is_planned: bool,
 }
 
 impl LogFields {

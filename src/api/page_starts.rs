@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::agent::{Agent, NewRun};
-use crate::api::auth::token::{Bound, Token};
+use crate::api::auth::token::{Bound, May, Token};
 use crate::api::auth::{forbidden, of_run};
 use crate::api::error::ApiError;
 use crate::api::wire::asked::RequestContext;
@@ -63,43 +63,99 @@ pub async fn read_of_token(
     body: &str,
     context: impl Fn(Option<&str>) -> Result<RequestContext, ApiError>,
 ) -> Result<(NewRun, ResponseShape), ApiError> {
-    let Bound::Session(session) = &token.on else { return Err(forbidden("this token is for a run alone")) };
+    let session = session_of(token)?;
     // A body that names its session is compared with the token below.
     let own = if names_session(body)? { None } else { Some(session.as_str()) };
     let (mut new, shape) = read_request(body, context(own)?)?;
+    if new.run.is_some() || !new.approvals.is_empty() {
+        return Err(forbidden("a token starts runs and answers calls; it decides nothing about them").at("messages"));
+    }
     bind(token, session, &mut new)?;
-    for run in new.answered.iter().filter_map(CallId::run) {
+    check_calls(token, agent, &new).await?;
+    Ok((new, shape))
+}
+
+/// Refuses what a chat interface may not ask for with this token, and adds what it says. `place` is where its body has the options.
+pub async fn bind_chat(
+    token: &Token,
+    agent: &Agent,
+    (body, place): (&str, OptionsPlace),
+    new: &mut NewRun,
+) -> Result<(), ApiError> {
+    let session = session_of(token)?;
+    if !new.approvals.is_empty() && !token.may(May::Approve) {
+        return Err(forbidden("this needs a token that may approve, which this one may not").at("messages"));
+    }
+    let members: BTreeMap<String, &RawValue> = parse(body)?;
+    match place {
+        OptionsPlace::Body => check_options("agent", members.get("agent").copied())?,
+        OptionsPlace::ForwardedProps => {
+            let props = options(members.get("forwardedProps").copied());
+            check_options("forwardedProps.agent", props.get("agent").copied())?;
+        }
+    }
+    bind(token, session, new)?;
+    check_calls(token, agent, new).await
+}
+
+/// Where the body of a chat interface has what Loopgate adds.
+#[derive(Debug, Clone, Copy)]
+pub enum OptionsPlace {
+    /// In `agent`.
+    Body,
+    /// In `forwardedProps.agent`.
+    ForwardedProps,
+}
+
+fn session_of(token: &Token) -> Result<&SessionId, ApiError> {
+    match &token.on {
+        Bound::Session(session) => Ok(session),
+        Bound::Run(_) => Err(forbidden("this token is for a run alone")),
+    }
+}
+
+/// Refuses answers to calls, and decisions about calls, of runs that are beyond the token.
+async fn check_calls(token: &Token, agent: &Agent, new: &NewRun) -> Result<(), ApiError> {
+    let decided = new.approvals.iter().map(|approval| &approval.call);
+    for run in new.answered.iter().chain(decided).filter_map(CallId::run) {
         of_run(token, agent, &run).await.map_err(|error| error.at("messages"))?;
     }
-    Ok((new, shape))
+    Ok(())
 }
 
 /// Refuses members that a token may not ask for, and says whether the body names a session.
 fn names_session(body: &str) -> Result<bool, ApiError> {
     let members: BTreeMap<String, &RawValue> = parse(body)?;
-    let refused = |path: String| {
-        let message = format!("{path} is for the holder of a key; a token may not ask for it");
-        Err(forbidden(message).at(path))
-    };
     if let Some(name) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
-        return refused(clip(name).to_owned());
+        return Err(of_keys(clip(name).to_owned()));
     }
-    // What is wrong with it is said by the reader of the whole request.
-    let agent = members.get("agent").map(|agent| serde_json::from_str::<BTreeMap<String, &RawValue>>(agent.get()));
-    let Some(Ok(agent)) = agent else { return Ok(false) };
-    match agent.keys().find(|name| !AGENT_MEMBERS.contains(&name.as_str())) {
-        Some(name) => refused(format!("agent.{}", clip(name))),
-        None => Ok(agent.get("session_id").is_some_and(|session| session.get() != "null")),
+    let agent = members.get("agent").copied();
+    check_options("agent", agent)?;
+    Ok(options(agent).get("session_id").is_some_and(|session| session.get() != "null"))
+}
+
+/// The members of options; what is wrong with them is said by the reader of the whole request.
+fn options(options: Option<&RawValue>) -> BTreeMap<String, &RawValue> {
+    options.and_then(|options| serde_json::from_str(options.get()).ok()).unwrap_or_default()
+}
+
+/// Refuses options that a token may not ask for; the body has them at `path`.
+fn check_options(path: &str, raw: Option<&RawValue>) -> Result<(), ApiError> {
+    match options(raw).keys().find(|name| !AGENT_MEMBERS.contains(&name.as_str())) {
+        Some(name) => Err(of_keys(format!("{path}.{}", clip(name)))),
+        None => Ok(()),
     }
+}
+
+/// The refusal of a member that only a key may use.
+fn of_keys(path: String) -> ApiError {
+    forbidden(format!("{path} is for the holder of a key; a token may not ask for it")).at(path)
 }
 
 /// Refuses what is not of the token, and adds what it says.
 fn bind(token: &Token, session: &SessionId, new: &mut NewRun) -> Result<(), ApiError> {
     if new.session.as_ref() != Some(session) {
         return Err(forbidden(format!("this token is for the session {session} alone")).at("agent.session_id"));
-    }
-    if new.run.is_some() || !new.approvals.is_empty() {
-        return Err(forbidden("a token starts runs and answers calls; it decides nothing about them").at("messages"));
     }
     new.of_page = true;
     let is_of_page = |role: Role| matches!(role, Role::User | Role::Tool);

@@ -14,6 +14,7 @@ use super::dry_run::DryRun;
 use super::frames::Frames;
 use super::local_server::with_ollama;
 use super::process::{Failure, complain, env, runtime, say, takes_colours};
+use super::runs::shared::failure;
 use super::screen::Screen;
 use super::story::{Detail, Event, Story, Told};
 use crate::config::{Options, Settings, StoreUrl};
@@ -109,7 +110,7 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
     }
     let request = client.request(Method::POST, &["v1", "agent", "completions"], &[]);
     let request = request.header("content-type", "application/json").body(body.to_string());
-    let response = client.send(request).await.map_err(Failure::new)?;
+    let response = client.send(request).await.map_err(refused)?;
     if ask.dry_run {
         let body = response.bytes().await.map_err(Failure::new)?;
         let dry: DryRun = serde_json::from_slice(&body).map_err(Failure::new)?;
@@ -117,6 +118,15 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
         return Ok(());
     }
     show(&client, response).await
+}
+
+/// A server that does not answer has the exit code that it has with the commands for runs.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn refused(error: RequestError) -> Failure {
+    match error {
+        RequestError::Unreachable { .. } => failure(&error),
+        _ => Failure::new(error),
+    }
 }
 
 async fn first_model(client: &Client) -> Result<String, Failure> {
@@ -128,7 +138,7 @@ async fn first_model(client: &Client) -> Result<String, Failure> {
     struct Model {
         id: String,
     }
-    let list: List = client.get(&["v1", "models"], &[]).await.map_err(Failure::new)?;
+    let list: List = client.get(&["v1", "models"], &[]).await.map_err(refused)?;
     let mut ids: Vec<_> = list.data.into_iter().map(|model| model.id).collect();
     // The list does not tell what a model is for; its name mostly does.
     let chats = ids.iter().position(|id| !is_named_for_other_work(id)).unwrap_or(0);

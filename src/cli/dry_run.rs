@@ -57,6 +57,7 @@ struct Tokens {
 #[derive(Debug, Deserialize)]
 struct Context {
     replaced_messages: u64,
+    window_tokens: Option<u64>,
     limit_tokens: u64,
     would_compact: Option<String>,
 }
@@ -94,7 +95,7 @@ impl DryRun {
         };
         let rows: Vec<_> = self.sections.iter().map(row).collect();
         let columns = ["SECTION", "OWNER", "PRIORITY", "LASTS", "CHARS", "TOKENS"].map(|title| (title, None));
-        for text in lines(&columns, &rows, None) {
+        for text in if rows.is_empty() { Vec::new() } else { lines(&columns, &rows, None) } {
             writeln!(out, "{text}")?;
         }
         if !self.reveals_prompt {
@@ -111,16 +112,14 @@ impl DryRun {
         let Self { tokens, context, most, .. } = self;
         let names: Vec<_> = self.tools.iter().map(|tool| line(&tool.name, 64)).collect();
         writeln!(out, "\ntools    {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })?;
+        let limit = match context.window_tokens {
+            Some(_) => format!("up to {} are sent", context.limit_tokens),
+            None => "the model's window is not known".to_owned(),
+        };
         writeln!(
             out,
-            "tokens   about {}: instructions {}, of this run {}, history {}, input {}, tools {}; up to {} are sent",
-            tokens.total,
-            tokens.instructions,
-            tokens.of_run,
-            tokens.history,
-            tokens.input,
-            tokens.tools,
-            context.limit_tokens
+            "tokens   about {}: instructions {}, of this run {}, history {}, input {}, tools {}; {limit}",
+            tokens.total, tokens.instructions, tokens.of_run, tokens.history, tokens.input, tokens.tools
         )?;
         if context.replaced_messages > 0 {
             writeln!(out, "history  {} left out", count(context.replaced_messages, "earlier message"))?;
@@ -171,7 +170,7 @@ mod tests {
             "messages": [{"role": "system", "content": "Be brief.\u{1b}[2J"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
             "tools": [{"name": "calculator", "description": null}],
             "tokens": {"instructions": 3, "of_run": 0, "history": 0, "input": 1, "tools": 50, "total": 54},
-            "context": {"replaced_messages": 4, "limit_tokens": 1000, "would_compact": "llm"},
+            "context": {"replaced_messages": 4, "window_tokens": 2000, "limit_tokens": 1000, "would_compact": "llm"},
             "first_call": {"input_tokens": 60, "output_tokens": 100, "cost_usd": 0.01},
             "most": {"calls": 22, "tokens": 9000, "cost_usd": 1.5},
             "refused": "the key has used its budget", "warnings": ["a layer was left out"],

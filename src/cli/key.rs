@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::process::{Failure, say};
-use crate::config::key;
+use crate::config::{PLAIN_NAME, is_plain_name, key};
 
 /// Make API keys.
 #[derive(Debug, Subcommand)]
@@ -18,8 +18,14 @@ pub(super) enum Key {
 
 pub(super) fn run(command: &Key) -> Result<(), Failure> {
     let Key::New { name } = command;
+    if !is_plain_name(name) {
+        // Said before a key is made: it is shown this once.
+        return Err(Failure::new(format_args!("keys.{name:?}: {PLAIN_NAME}")));
+    }
     let (key, hash) = key::generate().map_err(Failure::new)?;
     say(format_args!("Give this key to its caller; it is not shown again:\n\n  {key}\n"));
+    // A dot would begin a table within a table.
+    let name = if name.contains('.') { format!("\"{name}\"") } else { name.clone() };
     say(format_args!("For loopgate.toml:\n\n[keys.{name}]\nkey_sha256 = \"{hash}\""));
     Ok(())
 }

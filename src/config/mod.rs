@@ -124,5 +124,5 @@ pub use upstream::{
     AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
     OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };
-pub use value::is_plain_name;
+pub use value::{PLAIN_NAME, is_plain_name};
 pub use workspace::{WORKSPACE_TOOLS, WorkspaceConfig, WorkspaceScope};

@@ -37,6 +37,9 @@ impl<'a> Report<'a> {
 
     /// Reports a mistake of the file's syntax.
     pub(super) fn refuse_syntax(&self, span: Option<Range<usize>>, what: &str) {
+        // A word without quotes is taken for the beginning of `false`, whatever it is.
+        let is_word = what.starts_with("invalid boolean");
+        let what = if is_word { "not a value; a text stands in quotes" } else { what };
         self.refuse(span.map(|span| span.start), String::new(), what.to_owned());
     }
 

@@ -192,4 +192,4 @@ pub fn is_plain_name(name: &str) -> bool {
 }
 
 /// What [`is_plain_name`] asks for, in words.
-pub(super) const PLAIN_NAME: &str = "a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots";
+pub const PLAIN_NAME: &str = "a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots";

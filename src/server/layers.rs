@@ -81,11 +81,11 @@ fn count<B>(metrics: &Metrics, response: &Response<B>, latency: Duration) {
 }
 
 fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
-    let (status, latency_ms) = (response.status().as_u16(), latency.as_secs_f64() * 1e3);
+    let (status, latency_ms) = (response.status().as_u16(), (latency.as_secs_f64() * 1e6).round() / 1e3);
     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
     let unknown = LogFields::default();
     let fields = response.extensions().get().unwrap_or(&unknown);
-    let LogFields { tenant, key, token, trace_id, code, model, tokens, cost_usd, route: _ } = fields;
+    let LogFields { tenant, key, token, trace_id, code, model, tokens, cost_usd, route: _, is_planned } = fields;
     let tenant = tenant.as_ref().map(field::display);
     macro_rules! line {
         ($level:ident) => {
@@ -94,7 +94,7 @@ fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
             )
         };
     }
-    if response.status().is_server_error() { line!(warn) } else { line!(info) }
+    if response.status().is_server_error() && !is_planned { line!(warn) } else { line!(info) }
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

@@ -203,6 +203,9 @@ pub struct DecisionReport {
     /// The name of the key of the caller who decided; `None` where no keys are declared, and if no decision came in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The end user who decided, as the token or the request of that caller names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Why, in the words of the caller who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -13,8 +13,8 @@ use crate::support::{Reply, TestServer, Upstream, within};
 
 /// Schedules of one test, which all fire in the same minute.
 const SCHEDULES: usize = 8;
-/// It takes a minute until one fires.
-const FIRED: Duration = Duration::from_secs(90);
+/// It takes a minute until they fire, and another one where the other replicas were first.
+const FIRED: Duration = Duration::from_secs(150);
 
 async fn create(server: &TestServer, number: usize) {
     let request = json!({"model": "test", "messages": [{"role": "user", "content": "Report."}]});

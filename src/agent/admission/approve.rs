@@ -97,6 +97,7 @@ impl Decider<'_> {
             name: request.call.name.clone(),
             decision: asked.decision,
             by: self.new.key_name.clone(),
+            user: self.new.options.sampling.user.clone(),
             reason: asked.reason.clone(),
             arguments: asked.arguments.clone().filter(|arguments| *arguments != request.call.arguments),
             result: asked.result.clone(),

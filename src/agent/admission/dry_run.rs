@@ -17,6 +17,7 @@ use crate::agent::generation::Generation;
 use crate::agent::machine::ceiling::{Ceiling, ceiling};
 use crate::agent::machine::{Run, Step, budget};
 use crate::agent::request::NewRun;
+use crate::llm::pricing::MORE_THAN_ANY;
 use crate::types::context::Method;
 use crate::types::event::Reservation;
 use crate::types::offer::ToolOffer;
@@ -44,6 +45,8 @@ pub struct DryRun {
     pub context_tokens: u64,
     /// More than this is too much.
     pub most_context: u64,
+    /// The model's window; `None` if it is not known.
+    pub window: Option<u64>,
     /// How the conversation would be shortened first, if it is too long.
     pub shortens: Option<Method>,
     /// What would be reserved for its first call; `None` if none can be made now.
@@ -116,6 +119,7 @@ impl Admission {
             shows_prompt: shows_prompt(&spec, &generation),
             context_tokens: run.next_input(),
             most_context: run.most_context(),
+            window: Some(run.spec().context_window).filter(|window| *window < MORE_THAN_ANY),
             shortens,
             first_call,
             ceiling: ceiling(&spec),

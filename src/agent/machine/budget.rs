@@ -107,6 +107,12 @@ pub fn least_of(terms: &CallTerms, context_tokens: u64) -> Reservation {
     with_output(&terms.price, Reservation { input_tokens, ..Reservation::default() }, floor(terms))
 }
 
+/// What is kept for a closing answer while such a step is planned.
+pub fn closing_of(terms: &CallTerms, context_tokens: u64) -> Reservation {
+    let input_tokens = with_margin(context_tokens);
+    with_output(&terms.price, Reservation { input_tokens, ..Reservation::default() }, CLOSING_OUTPUT)
+}
+
 /// Input by estimate, with what the estimate may lack.
 fn with_margin(context_tokens: u64) -> u64 {
     context_tokens.saturating_add(context_tokens / 10)

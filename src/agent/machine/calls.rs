@@ -177,8 +177,8 @@ impl OpenCall {
     /// Applies what was decided of a call that waits for an approval.
     pub(super) fn resolve(&mut self, approval: &Approval) {
         let Some(Ruling::Asked(waiting)) = &mut self.ruling else { return };
-        let Approval { decision, by, reason, .. } = approval;
-        self.decisions.push(DecisionReport { decision: *decision, by: by.clone(), reason: reason.clone() });
+        let Approval { decision, by, user, reason, .. } = approval.clone();
+        self.decisions.push(DecisionReport { decision, by, user, reason });
         if approval.awaits_others {
             waiting.approved_by.push(approval.by.clone());
             return;

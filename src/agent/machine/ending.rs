@@ -1,6 +1,7 @@
 //! The last event of a run.
 
 use super::{Run, UNANSWERED, budget};
+use crate::types::event::Reservation;
 use crate::types::outcome::limit_message;
 use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::report::{Report, StepReport};
@@ -110,13 +111,17 @@ impl Run {
             return None;
         }
         let Limits { token_budget, cost_budget, .. } = self.spec.limits;
-        let least = budget::least_of(&self.terms(), self.next_input());
+        let (terms, input) = (self.terms(), self.next_input());
+        let least = budget::least_of(&terms, input);
+        // After the first call, a step needs room for the closing answer behind it as well.
+        let is_kept = self.spec.on_limit == OnLimit::Synthesize && self.iterations > 0;
+        let kept = if is_kept { budget::closing_of(&terms, input) } else { Reservation::default() };
         let (owner, used) = (BudgetOwner::Run, self.used);
         let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
-            (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens())
+            (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens() + kept.tokens())
         } else {
             let limit = cost_budget.filter(|_| reason == StopReason::CostBudget)?;
-            (BudgetKind::Cost, limit.0, used.cost.0, least.cost.0)
+            (BudgetKind::Cost, limit.0, used.cost.0, least.cost.0 + kept.cost.0)
         };
         Some(Shortfall { owner, kind, limit, taken, set_aside: 0, needed, renews_in_s: None })
     }

@@ -148,7 +148,7 @@ impl Run {
         if lack == Lack::Window && terms.context_window <= self.terms().context_window {
             return Some("its context window is no larger".to_owned());
         }
-        let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
+        let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none() && self.iterations > 0;
         let no_room = |owner, kind| {
             let kind = if kind == BudgetKind::Cost { "cost" } else { "token" };
             Some(format!("the {owner}'s {kind} budget has no room for it"))

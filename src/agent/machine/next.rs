@@ -169,8 +169,12 @@ impl Run {
             }
             Err(StopReason::ContextLimit)
         } else {
-            let purpose = Purpose::Step { keep_reserve: synthesize };
-            budget::plan(&self.spec.limits, &self.terms(), self.used, self.next_input(), purpose)
+            let plan = |keep_reserve| {
+                let purpose = Purpose::Step { keep_reserve };
+                budget::plan(&self.spec.limits, &self.terms(), self.used, self.next_input(), purpose)
+            };
+            // The first call may answer as well as a closing one, and may call tools besides.
+            plan(synthesize).or_else(|limit| if synthesize && self.iterations == 0 { plan(false) } else { Err(limit) })
         };
         match planned {
             Ok(reserve) => self.due_prompt().unwrap_or(Step::CallModel { step: self.step + 1, reserve, closing: None }),

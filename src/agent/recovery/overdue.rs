@@ -130,6 +130,7 @@ impl Recovery {
             name: request.call.name.clone(),
             decision: ApprovalDecision::Expire,
             by: None,
+            user: None,
             reason: None,
             arguments: None,
             result: None,

@@ -41,7 +41,7 @@ impl Schedules {
         id: ScheduleId,
         settings: ScheduleSettings,
     ) -> Result<Schedule, ScheduleError> {
-        let next_ms = self.check(by, &settings)?;
+        let next_ms = self.check(by, &settings).await?;
         let now_ms = self.store().now_ms();
         let schedule = Schedule {
             id: id.clone(),
@@ -96,7 +96,7 @@ impl Schedules {
             if after == before {
                 return Ok(before);
             }
-            (after.next_ms, after.entry) = (self.check(by, &after.settings)?, fresh_entry());
+            (after.next_ms, after.entry) = (self.check(by, &after.settings).await?, fresh_entry());
             (after.version, after.updated_ms) = (before.version + 1, self.store().now_ms());
             if self.replace(by.tenant, (version, &before), &after).await? {
                 tracing::info!(tenant = %by.tenant, schedule = %id, key = by.key_name, "a schedule was changed");
@@ -175,7 +175,7 @@ impl Schedules {
     }
 
     /// When a schedule of these settings fires next, if it is on and may be made.
-    fn check(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<Option<u64>, ScheduleError> {
+    async fn check(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<Option<u64>, ScheduleError> {
         if settings.cron.len() > LONGEST_CRON {
             return Err(invalid("cron", format!("must not be longer than {LONGEST_CRON} bytes")));
         }
@@ -186,9 +186,23 @@ impl Schedules {
         if settings.request.len() > LONGEST_REQUEST {
             return Err(invalid("request", format!("must not be longer than {LONGEST_REQUEST} bytes")));
         }
-        self.read_request(by, &settings.request)?;
+        if let Some(model) = self.read_request(by, &settings.request)?.model {
+            self.check_model(by, &model).await?;
+        }
         let next = table.next_after(self.store().now_ms()).ok_or_else(|| invalid("cron", "never comes"))?;
         Ok(settings.enabled.then_some(next))
+    }
+
+    /// Refuses a name that leads nowhere now: at night nobody would read why nothing begins.
+    async fn check_model(&self, by: Scheduler<'_>, model: &str) -> Result<(), ScheduleError> {
+        let may_use = |agent: &str| by.agents.is_none_or(|all| all.iter().any(|one| one == agent));
+        let found = self.admission.agents.resolve(by.generation, by.tenant, model, may_use).await;
+        let found = found.map_err(|error| ScheduleError::Start(Box::new(error)))?;
+        if may_use(&found.agent_name) {
+            return Ok(());
+        }
+        let nothing = by.generation.catalog.not_found(model, may_use).await;
+        Err(ScheduleError::Start(Box::new(nothing)))
     }
 
     /// Puts the entry of when a schedule fires next.

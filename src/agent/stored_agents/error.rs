@@ -42,18 +42,13 @@ pub enum AgentError {
     Store(#[from] Unavailable),
 }
 
-/// What is wrong with the settings of an agent, of which the first mistake is named by its place.
+/// What is wrong with the settings of an agent, each mistake with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", in_words(.0))]
 pub struct Unreadable(pub ConfigErrors);
 
-/// The first without its place, which the error names beside.
 fn in_words(ConfigErrors(mistakes): &ConfigErrors) -> String {
-    let words = mistakes.iter().enumerate().map(|(index, mistake)| match index {
-        0 => mistake.what.clone(),
-        _ => mistake.to_string(),
-    });
-    words.collect::<Vec<_>>().join("; ")
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn found(version: Option<u64>) -> String {

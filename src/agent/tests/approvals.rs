@@ -385,6 +385,11 @@ async fn several_must_approve_where_the_agent_says_so_and_never_the_one_who_aske
     let records = watch(agent.start(by("ops-2"), None).await.unwrap()).await;
     let end = outcome(&records);
     assert_eq!((end.reason, agent.journal.lock().len()), (StopReason::Done, 1));
-    let by = |key: &str| DecisionReport { decision: ApprovalDecision::Approve, by: Some(key.into()), reason: None };
+    let by = |key: &str| DecisionReport {
+        decision: ApprovalDecision::Approve,
+        by: Some(key.into()),
+        user: None,
+        reason: None,
+    };
     assert_eq!(end.report.steps[0].tool_calls[0].decisions, [by("ops-1"), by("ops-2")]);
 }

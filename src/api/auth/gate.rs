@@ -30,12 +30,16 @@ fn needed(method: &Method, route: &str) -> Option<(May, About)> {
     Some(match (method.as_str(), route) {
         ("GET", "/v1/runs/{id}" | "/v1/runs/{id}/events") => (May::Follow, About::Run),
         ("GET", "/v1/runs") => (May::Follow, About::Runs),
-        ("GET", "/v1/sessions/{id}" | "/v1/sessions/{id}/messages") => (May::Follow, About::Session),
+        ("GET", "/v1/sessions/{id}" | "/v1/sessions/{id}/messages" | "/v1/agent/ui/{id}/stream") => {
+            (May::Follow, About::Session)
+        }
         ("POST", "/v1/runs/{id}/messages" | "/v1/runs/{id}/cancel") => (May::Steer, About::Run),
         ("POST", "/v1/sessions/{id}/cancel") => (May::Steer, About::Session),
         ("POST", "/v1/runs/{id}/answers") => (May::Answer, About::Run),
         ("POST", "/v1/runs/{id}/approvals") => (May::Approve, About::Run),
-        ("POST", "/v1/agent/completions" | "/v1/chat/completions") => (May::Start, About::Body),
+        ("POST", "/v1/agent/completions" | "/v1/chat/completions" | "/v1/agent/ui" | "/v1/agent/ag-ui") => {
+            (May::Start, About::Body)
+        }
         _ => return None,
     })
 }
@@ -117,12 +121,15 @@ mod tests {
             [
                 "answer: POST /v1/runs/{id}/answers",
                 "approve: POST /v1/runs/{id}/approvals",
+                "follow: GET /v1/agent/ui/{id}/stream",
                 "follow: GET /v1/runs",
                 "follow: GET /v1/runs/{id}",
                 "follow: GET /v1/runs/{id}/events",
                 "follow: GET /v1/sessions/{id}",
                 "follow: GET /v1/sessions/{id}/messages",
+                "start: POST /v1/agent/ag-ui",
                 "start: POST /v1/agent/completions",
+                "start: POST /v1/agent/ui",
                 "start: POST /v1/chat/completions",
                 "steer: POST /v1/runs/{id}/cancel",
                 "steer: POST /v1/runs/{id}/messages",

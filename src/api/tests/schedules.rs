@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use super::streams::Silent;
 use super::*;
+use crate::agent::tests::support::catalog;
 
 fn key(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> KeyConfig {
     KeyConfig {
@@ -23,11 +25,14 @@ fn key(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> Key
 fn over(store: Arc<MemoryStore>) -> Router {
     let keys = [
         key("one", "acme", None, Scopes::all()),
-        key("bound", "acme", Some(&["clerk"]), Scopes::all()),
+        key("bound", "acme", Some(&["default"]), Scopes::all()),
         key("reader", "acme", None, Scopes::of([Scope::Read, Scope::Run])),
         key("other", "rival", None, Scopes::all()),
+        key("elsewhere", "acme", Some(&["clerk"]), Scopes::all()),
     ];
-    router(agent_over(store, keys), &Arc::default(), MetricsAccess::Key)
+    let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
+    let generation = Generation { keys, catalog: catalog(Arc::new(Silent)), ..Default::default() };
+    router(agent_of(1 << 30, store, generation), &Arc::default(), MetricsAccess::Key)
 }
 
 async fn call(router: &Router, key: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -47,7 +52,7 @@ async fn post(router: &Router, key: &str, body: &Value) -> (u16, Value) {
 }
 
 fn report() -> Value {
-    let request = json!({"model": "demo", "messages": [{"role": "user", "content": "Report."}]});
+    let request = json!({"model": "m", "messages": [{"role": "user", "content": "Report."}]});
     json!({"id": "report", "cron": "0 7 * * 1-5", "time_zone": "Europe/Oslo", "request": request})
 }
 
@@ -101,7 +106,7 @@ async fn what_is_wrong_with_a_schedule_is_said_with_its_place() {
         (with("cron", json!("0 0 30 2 *")), "invalid_value", "cron"),
         (with("time_zone", json!("Oslo")), "invalid_value", "time_zone"),
         (with("id", json!("a/b")), "invalid_value", "id"),
-        (with("request", json!({"model": "demo"})), "invalid_value", "request.messages"),
+        (with("request", json!({"model": "m"})), "invalid_value", "request.messages"),
         (with("request", json!("Report.")), "invalid_value", "request"),
         (with("on_missed", json!("twice")), "invalid_value", "on_missed"),
         (with("often", json!(true)), "unknown_field", "often"),
@@ -151,5 +156,23 @@ async fn schedules_are_seen_and_made_by_those_who_may() {
     assert_eq!(get(&router, "reader", "/v1/schedules/report").await.0, 200);
     assert_eq!(post(&router, "reader", &own).await.0, 403);
     let (status, answer) = call(&router, "one", Method::POST, "/v1/schedules/report/run", &Value::Null).await;
-    assert_eq!((status, &answer["error"]["code"]), (404, &json!("model_not_found")), "this agent has no models");
+    assert_eq!((status, &answer["status"]), (202, &json!("in_progress")), "{answer}");
+}
+
+/// What nobody reads at night is said when the schedule is made.
+#[tokio::test]
+async fn a_schedule_of_a_model_that_is_not_there_is_refused() {
+    let router = over(Arc::default());
+    let mut strange = report();
+    strange["request"]["model"] = json!("nope");
+    let missing = (404, &json!("model_not_found"));
+    let (status, answer) = post(&router, "one", &strange).await;
+    assert_eq!((status, &answer["error"]["code"]), missing, "{answer}");
+    let (status, answer) = post(&router, "elsewhere", &report()).await;
+    assert_eq!((status, &answer["error"]["code"]), missing, "its key may not use the agent: {answer}");
+    assert_eq!(post(&router, "one", &report()).await.0, 200);
+    let change = json!({"request": strange["request"]});
+    let (status, answer) = call(&router, "one", Method::PATCH, "/v1/schedules/report", &change).await;
+    assert_eq!((status, &answer["error"]["code"]), missing, "{answer}");
+    assert_eq!(get(&router, "one", "/v1/schedules/report").await.1["version"], json!(1), "it stays as it was");
 }

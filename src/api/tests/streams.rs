@@ -21,7 +21,7 @@ use crate::types::{Effect, TurnEnd};
 
 /// Says something and then nothing for ever.
 #[derive(Debug)]
-struct Silent;
+pub(super) struct Silent;
 
 impl Model for Silent {
     fn stream(&self, _request: ModelRequest) -> DeltaStream {

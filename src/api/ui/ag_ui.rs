@@ -9,6 +9,7 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::JsonText;
 use crate::api::identity::RequestIdentity;
+use crate::api::page_starts::OptionsPlace;
 use crate::api::params::UiHeaders;
 use crate::api::readers::ReaderShare;
 use crate::api::state::Api;
@@ -35,6 +36,7 @@ pub async fn run(
     let mut input = RunAgentInput::read(body.as_str()?)?;
     read_agent_header(&headers, &mut input.forwarded_props.get_or_insert_default().0.agent)?;
     let (new, ag_ui) = input.into_run(context(&caller, &identity, &headers, EventsMode::AgUi)?)?;
-    let asking = Asking { api: &api, caller, identity: &identity, route: "agent/ag-ui", body, memory };
+    let (route, options) = ("agent/ag-ui", OptionsPlace::ForwardedProps);
+    let asking = Asking { api: &api, caller, identity: &identity, route, options, body, memory };
     Box::pin(asking.run(new, ag_ui)).await
 }

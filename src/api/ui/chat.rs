@@ -10,6 +10,7 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, SessionPath};
 use crate::api::identity::RequestIdentity;
+use crate::api::page_starts::OptionsPlace;
 use crate::api::params::UiHeaders;
 use crate::api::readers::ReaderShare;
 use crate::api::state::Api;
@@ -40,7 +41,8 @@ pub async fn send(
     let mut request = UiChatRequest::read(body.as_str()?)?;
     read_agent_header(&headers, &mut request.agent)?;
     let (new, continued) = request.into_run(context(&caller, &identity, &headers, EventsMode::AiSdk)?)?;
-    let asking = Asking { api: &api, caller, identity: &identity, route: "agent/ui", body, memory };
+    let (route, options) = ("agent/ui", OptionsPlace::Body);
+    let asking = Asking { api: &api, caller, identity: &identity, route, options, body, memory };
     Box::pin(asking.run(new, AiSdk { continued })).await
 }
 

@@ -9,11 +9,13 @@ use axum::response::Response;
 use http::HeaderMap;
 
 use crate::agent::{NewRun, Started};
-use crate::api::auth::Caller;
+use crate::api::agent_header::AGENT_HEADER;
+use crate::api::auth::{Caller, forbidden};
 use crate::api::completions::{request_context, start, write_budgets_left};
 use crate::api::error::ApiError;
 use crate::api::extract::JsonText;
 use crate::api::identity::{RequestIdentity, mark_replayed};
+use crate::api::page_starts::{OptionsPlace, bind_chat, claimed_route};
 use crate::api::readers::ReaderShare;
 use crate::api::state::Api;
 use crate::api::ui_stream;
@@ -31,6 +33,7 @@ struct Asking<'a> {
     caller: Caller,
     identity: &'a RequestIdentity,
     route: &'static str,
+    options: OptionsPlace,
     body: JsonText,
     memory: ReaderShare,
 }
@@ -42,6 +45,10 @@ fn context(
     headers: &HeaderMap,
     events: EventsMode,
 ) -> Result<RequestContext, ApiError> {
+    if caller.token.is_some() && headers.contains_key(AGENT_HEADER) {
+        let message = "x-loopgate-agent is for the holder of a key; with a token, the body has the options";
+        return Err(forbidden(message).at(AGENT_HEADER));
+    }
     let context = request_context(caller, identity, headers, None, events)?;
     Ok(RequestContext { default_on_disconnect: OnDisconnect::Continue, ..context })
 }
@@ -49,14 +56,19 @@ fn context(
 impl Asking<'_> {
     /// Starts or continues the run that was asked for, and streams it.
     async fn run<D: Dialect>(self, mut new: NewRun, dialect: D) -> Result<Response, ApiError> {
-        let Self { api, caller, identity, route, body, memory: ReaderShare(memory) } = self;
+        let Self { api, caller, identity, route, options, body, memory: ReaderShare(memory) } = self;
+        if let Some(token) = &caller.token {
+            // Boxed, as most callers have a key.
+            Box::pin(bind_chat(token, &api.agent, (body.as_str()?, options), &mut new)).await?;
+        }
         if new.on_conflict == OnConflict::Interrupt {
             caller.check(Scope::Cancel)?;
         }
         if !new.approvals.is_empty() {
             caller.check(Scope::Approvals)?;
         }
-        let key = identity.request_key(route, &caller, body.as_str()?, None)?;
+        let route = claimed_route(route, caller.token.as_deref());
+        let key = identity.request_key(&route, &caller, body.as_str()?, None)?;
         new.memory = Arc::new(body.into_memory());
         let started = match start(api, &caller, new, key.as_ref(), std::convert::identity).await {
             Ok(started) => started,

@@ -81,7 +81,10 @@ pub fn read_create(body: &str) -> Result<AskedToken, WireError> {
             let none = || WireError::new(ErrorCode::RunNotFound, format!("run {:?} does not exist", clip(&run)));
             Bound::Run(RunId::parse(&run).ok_or_else(|| none().at("run_id"))?)
         }
-        (None, None) => return Err(missing("session_id")),
+        (None, None) => {
+            let message = "session_id or run_id is missing: what the token is for";
+            return Err(WireError::new(ErrorCode::InvalidValue, message).at("session_id"));
+        }
     };
     let may = read_may(&may.ok_or_else(|| missing("may"))?)?;
     let life = ttl_s.map_or(USUAL_LIFE, Duration::from_secs);

@@ -213,13 +213,14 @@ impl Chance {
         for ApprovalRequest { step, call, .. } in &asked {
             let decision = if self.choice() == 1 { ApprovalDecision::Deny } else { ApprovalDecision::Approve };
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            let (by, claim, reason, arguments, result) = (None, None, None, None, None);
+            let (by, user, claim, reason, arguments, result) = (None, None, None, None, None, None);
             let approval = Approval {
                 step: *step,
                 call_id,
                 name,
                 decision,
                 by,
+                user,
                 claim,
                 reason,
                 arguments,

@@ -46,6 +46,37 @@ fn a_limit_can_be_an_error_or_a_closing_answer() {
     assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::MaxIterations, "so far: result"));
 }
 
+/// A small budget is no reason not to let the model do what it was asked for.
+#[test]
+fn the_first_call_takes_the_room_of_the_closing_answer_if_there_is_no_other() {
+    let mut spec = spec();
+    spec.on_limit = OnLimit::Synthesize;
+    spec.max_output_tokens = 300;
+    for (budget, first, second) in [(1_000, true, false), (5_000, true, true)] {
+        spec.limits.token_budget = Some(budget);
+        let mut story = Story::begin(spec.clone());
+        assert_eq!(matches!(story.run.next_step(), Step::CallModel { closing: None, .. }), first, "{budget}");
+        let call = call(1, "echo");
+        story.says("", vec![call.clone()], usage(100, 20));
+        story.answers(&call, Effect::Read);
+        story.completes_step();
+        let Step::CallModel { closing, .. } = story.run.next_step() else { panic!("{budget}: no call") };
+        assert_eq!(closing.is_none(), second, "{budget}");
+        if let Some(limit) = closing {
+            story.says("in short", vec![], usage(150, 20));
+            story.completes_step();
+            let outcome = story.ends();
+            let short = outcome.short.expect("a budget lacked room");
+            assert_eq!((outcome.reason, limit), (StopReason::TokenBudget, StopReason::TokenBudget));
+            assert!(short.missing() > 0 && short.retry_after_s().is_none(), "{short:?}");
+        }
+    }
+    // Without room for any call there is none.
+    spec.limits.token_budget = Some(50);
+    let story = Story::begin(spec);
+    assert!(matches!(story.run.next_step(), Step::Finish(StopReason::TokenBudget)));
+}
+
 #[test]
 fn budgets_are_reserved_warned_about_and_never_exceeded() {
     let mut spec = spec();

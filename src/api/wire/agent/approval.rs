@@ -55,6 +55,9 @@ pub struct ResolvedApproval<'a> {
     pub decision: &'static str,
     /// The name of the key of the caller who decided; null without keys, and if no decision came in time.
     pub by: Option<&'a str>,
+    /// The end user who decided, as the token or the request of that caller names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
     /// Why, in the words of that caller.
     pub reason: Option<&'a str>,
     /// The arguments that the call is made with, if that caller changed them.
@@ -84,8 +87,7 @@ impl<'a> RequiredApproval<'a> {
 impl<'a> ResolvedApproval<'a> {
     /// The event of this number.
     pub fn new(seq: u64, approval: &'a Approval) -> Self {
-        let Approval { step, call_id, name, decision, by, reason, arguments, result: _, claim: _, awaits_others } =
-            approval;
+        let Approval { step, call_id, name, decision, by, user, reason, arguments, .. } = approval;
         Self {
             seq,
             step: *step,
@@ -93,9 +95,10 @@ impl<'a> ResolvedApproval<'a> {
             name,
             decision: decision.as_str(),
             by: by.as_deref(),
+            user: user.as_deref(),
             reason: reason.as_deref(),
             arguments: arguments.as_deref().map(Arguments::new),
-            awaits_others: *awaits_others,
+            awaits_others: approval.awaits_others,
         }
     }
 }

@@ -122,8 +122,8 @@ pub struct DryContext {
     has_summary: bool,
     /// Whether tool results are shortened.
     prunes_results: bool,
-    /// The model's window.
-    window_tokens: u64,
+    /// The model's window; null if it is not known.
+    window_tokens: Option<u64>,
     /// More tokens than this are too many.
     limit_tokens: u64,
     /// How the conversation would be shortened before the first call, after old tool results; null if it fits.
@@ -213,7 +213,7 @@ fn context(dry: &DryRun) -> DryContext {
         replaced_messages: view.begins().saturating_sub(view.kept.len() as u64),
         has_summary: view.summary.is_some(),
         prunes_results: view.soft > 0 || view.hard > 0,
-        window_tokens: dry.spec.context_window,
+        window_tokens: dry.window,
         limit_tokens: dry.most_context,
         would_compact: dry.shortens.map(Method::as_str),
     }

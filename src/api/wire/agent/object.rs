@@ -183,6 +183,9 @@ pub struct DecisionObject<'a> {
     pub decision: &'static str,
     /// The name of the key of the caller who decided.
     pub by: Option<&'a str>,
+    /// The end user who decided, as the token or the request of that caller names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a str>,
@@ -314,8 +317,8 @@ impl<'a> MetricObject<'a> {
 
 impl<'a> DecisionObject<'a> {
     fn new(decided: &'a DecisionReport) -> Self {
-        let DecisionReport { decision, by, reason } = decided;
-        Self { decision: decision.as_str(), by: by.as_deref(), reason: reason.as_deref() }
+        let DecisionReport { decision, by, user, reason } = decided;
+        Self { decision: decision.as_str(), by: by.as_deref(), user: user.as_deref(), reason: reason.as_deref() }
     }
 }
 

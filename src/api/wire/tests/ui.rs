@@ -49,6 +49,7 @@ fn decided(decision: ApprovalDecision, awaits_others: bool) -> Event {
         name,
         decision,
         by: none(),
+        user: none(),
         reason: none(),
         arguments: none(),
         result: none(),
