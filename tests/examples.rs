@@ -325,7 +325,7 @@ async fn a_page_with_a_token_goes_on_when_its_token_does_not() {
     let held = Reply::stream().text("Half ").gate(&gate).text("whole.").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([sum, held, Reply::says(" Told.")]).await;
     let config = format!(
-        "{}[agents.default]\ntools = [\"calculator\"]\n[server]\ncors_origins = [\"*\"]\n[tokens]\nsecret_env = \"SECRET\"\n[keys.web]\nkey_env = \"WEB_KEY\"\n",
+        "{}[agents.guide]\nmodel = \"test\"\ntools = [\"calculator\"]\n[server]\ncors_origins = [\"*\"]\n[tokens]\nsecret_env = \"SECRET\"\n[keys.web]\nkey_env = \"WEB_KEY\"\n",
         upstream.config()
     );
     let builder = TestServer::builder(&config).env("WEB_KEY", "lg_web");
@@ -334,8 +334,9 @@ async fn a_page_with_a_token_goes_on_when_its_token_does_not() {
     let mut command = Command::new("node");
     command.arg(example("web/tokens.mjs"));
     command.envs([("PORT", "0"), ("LOOPGATE_KEY", "lg_web"), ("LOOPGATE_URL", server.url()), ("TTL_S", "4")]);
+    command.env("AGENT", "guide");
     let mut backend = Service::start(command);
-    let url = format!("{}/tokens.html?model=test", backend.url().await);
+    let url = format!("{}/tokens.html", backend.url().await);
     let steps =
         ["click:form button", "wait:tool.result calculator 42", "wait:Half", "reload", "wait:Half", "wait:token 2"];
     let steps = [&steps[..], &["click:#steer", "wait:it was told", "wait:token 3", "wait:run.completed"]].concat();

@@ -79,8 +79,8 @@ async fn the_overlay_of_one_server_keeps_its_runs_on_its_volume() {
         "kind = \"demo\"".into(),
     ));
     let disk = Disk::new(&manifests, deployment, &replaced);
-    let key = "lg_operator";
-    let secrets = [("LOOPGATE_OPERATOR_KEY", key), ("OPENAI_API_KEY", "sk-1")];
+    let key = "lg_app";
+    let secrets = [("LOOPGATE_APP_KEY", key), ("OPENAI_API_KEY", "sk-1")];
     let around = Surroundings { disk: &disk, port, secrets: &secrets, services: &[] };
 
     let pod = Pod::start(deployment, &around).await;

@@ -1,4 +1,5 @@
-// A backend for pages: serves this directory, and passes requests on to Loopgate with the API key, which no page sees.
+// A backend for pages: serves fetch.html and eventsource.html, and passes their requests on to Loopgate with the API key, which no
+// page sees. The other pages need requests that it does not let through.
 //
 //   LOOPGATE_KEY=lg_… node backend.mjs
 //   open http://127.0.0.1:8000/fetch.html?url=          an empty `url` is the backend itself
@@ -8,7 +9,11 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 
-const { LOOPGATE_URL = 'http://127.0.0.1:8080', LOOPGATE_KEY = '', PORT = '8000' } = process.env;
+const { LOOPGATE_URL = 'http://127.0.0.1:8080', LOOPGATE_KEY, PORT = '8000' } = process.env;
+if (!LOOPGATE_KEY) {
+  console.error('LOOPGATE_KEY is not set: `loopgate key new` makes a key');
+  process.exit(1);
+}
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript' };
 
 // A key sees all runs of its tenant, so the backend remembers whose each run is. In place of `visitor` take the

@@ -42,7 +42,7 @@ EXCEPTED = {
     "docs/concepts.md": 1,
     "docs/configuration.md": 1,
     "docs/context.md": 3,
-    "docs/deployment.md": 2,
+    "docs/deployment.md": 3,
     "docs/kubernetes.md": 6,
     "docs/loop.md": 1,
     "docs/mcp.md": 1,
