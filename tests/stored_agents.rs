@@ -210,6 +210,12 @@ async fn settings_are_read_as_those_of_the_file_are_and_the_files_agents_stay() 
     assert_eq!(put(&server, "clerk", &json!([1])).await.status, 400);
     let long = json!({"model": "test", "system": "x".repeat(65_536)});
     assert_eq!(put(&server, "clerk", &long).await.status, 413);
+    let half = "x".repeat(40_000);
+    put(&server, "long", &json!({"model": "test", "system": half})).await.ok();
+    let patched = send(&server, "ADMIN", Method::PATCH, "/v1/agents/long", Some(&json!({"description": half}))).await;
+    assert_eq!((patched.status, patched.code()), (413, "payload_too_large"), "patches add up");
+    assert_eq!(get(&server, "/v1/agents/long").await.ok()["version"], 1);
+    send(&server, "ADMIN", Method::DELETE, "/v1/agents/long", None).await.ok();
     for name in ["fixed", "default"] {
         let refused = put(&server, name, &json!({"model": "test"})).await;
         assert_eq!((refused.status, refused.code()), (409, "agent_read_only"), "{name}");
@@ -227,6 +233,18 @@ async fn settings_are_read_as_those_of_the_file_are_and_the_files_agents_stay() 
     let listed = get(&server, "/v1/agents").await.ok();
     let names: Vec<_> = listed["data"].as_array().expect("a list").iter().map(|one| one["id"].clone()).collect();
     assert_eq!(names, ["default", "fixed", "clerk"]);
+
+    // The file takes the name later.
+    server.reload(&[&upstream.config(), KEYS, "[agents.clerk]\nmodel = \"test\"\n"].concat()).await;
+    for path in ["/v1/agents", "/v1/models"] {
+        let listed = get(&server, path).await.ok();
+        let clerks = listed["data"].as_array().expect("a list").iter().filter(|one| one["id"] == "clerk").count();
+        assert_eq!(clerks, 1, "{listed}");
+    }
+    assert_eq!(put(&server, "clerk", &json!({"model": "test"})).await.code(), "agent_read_only");
+    send(&server, "ADMIN", Method::DELETE, "/v1/agents/clerk", None).await.ok();
+    let again = send(&server, "ADMIN", Method::DELETE, "/v1/agents/clerk", None).await;
+    assert_eq!((again.status, again.code()), (409, "agent_read_only"), "what is left is the file's");
 }
 
 #[tokio::test]

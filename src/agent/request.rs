@@ -96,6 +96,9 @@ pub struct NewRun {
     /// Whether its client sends the whole conversation each time: where a request asks for other tools than the run that it
     /// answers, another run can go on with that.
     pub sends_all: bool,
+    /// Whether its client repeats, beside what is new, what it answered before: results that no run waits for any more, and decisions
+    /// that are made. They are left out.
+    pub repeats: bool,
     /// Whether it comes from a page that shows a token: it has nothing to say about calls of the server whose outcome is not known.
     pub of_page: bool,
     /// What it has of the run that begins it. Boxed, as most requests come from callers.
@@ -383,6 +386,7 @@ impl NewRun {
             waits_for_the_end: false,
             unattended: false,
             sends_all: false,
+            repeats: false,
             of_page: false,
             of: None,
             warnings: Vec::new(),

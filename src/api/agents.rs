@@ -24,7 +24,9 @@ pub async fn list(State(api): State<Api>, caller: Caller) -> Result<Response, Ap
     let of_file = reader.into_iter().flat_map(|reader| reader.names().filter_map(|name| reader.of_file(name)));
     let mut agents: Vec<_> = of_file.map(StoredAgentObject::of_file).collect();
     let stored = api.agent.agents().list(&caller.tenant).await.map_err(LookupError::from)?;
-    agents.extend(stored.into_iter().map(|agent| StoredAgentObject::of_store(agent, reader)));
+    // One that the file has taken the name of since is not what its name means.
+    let own = stored.into_iter().filter(|agent| reader.is_none_or(|reader| !reader.has(&agent.name)));
+    agents.extend(own.map(|agent| StoredAgentObject::of_store(agent, reader)));
     Ok(axum::Json(List::new(agents, false, |agent: &StoredAgentObject| agent.id.clone())).into_response())
 }
 

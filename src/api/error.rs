@@ -353,6 +353,7 @@ impl From<AgentError> for ApiError {
             AgentError::OfFile(_) => Self::new(ErrorCode::AgentReadOnly, message).permanent(),
             AgentError::OtherVersion { .. } => Self::new(ErrorCode::VersionConflict, message).permanent(),
             AgentError::TooMany(_) => Self::new(ErrorCode::StorageFull, message).permanent(),
+            AgentError::TooLong => Self::new(ErrorCode::PayloadTooLarge, message),
             AgentError::Unreadable(Unreadable(mistakes)) => {
                 let path = mistakes.0.first().map(|mistake| mistake.path.clone()).unwrap_or_default();
                 let error = Self::new(ErrorCode::InvalidValue, message);

@@ -140,10 +140,54 @@ impl Schedule {
         })
     }
 
-    /// Remembers a firing.
+    /// Remembers a firing. The run that began last stays, however many firings were skipped since: it may be why they were.
     pub fn remember(&mut self, firing: Firing) {
         self.firings.push(firing);
-        let forgotten = self.firings.len().saturating_sub(MOST_FIRINGS);
-        self.firings.drain(..forgotten);
+        if self.firings.len() > MOST_FIRINGS {
+            let began = |firing: &Firing| matches!(firing.result, FiringResult::Started { .. });
+            let is_last_run = self.firings.iter().rposition(began) == Some(0);
+            self.firings.remove(usize::from(is_last_run));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_that_began_last_is_known_however_many_firings_were_skipped_since() {
+        let settings = ScheduleSettings {
+            cron: "* * * * *".to_owned(),
+            time_zone: "UTC".to_owned(),
+            request: "{}".to_owned(),
+            on_missed: OnMissed::Once,
+            on_overlap: OnOverlap::Skip,
+            enabled: true,
+        };
+        let mut schedule = Schedule {
+            id: ScheduleId::parse("report").unwrap(),
+            settings,
+            version: 1,
+            key_name: None,
+            created_ms: 0,
+            updated_ms: 0,
+            next_ms: None,
+            entry: 0,
+            firings: Vec::new(),
+        };
+        let runs = [RunId::mint(), RunId::mint()];
+        for run in &runs {
+            let result = FiringResult::Started { run: run.clone(), session: None };
+            schedule.remember(Firing { due_ms: Some(0), at_ms: 0, result });
+            for due_ms in 0..3 * MOST_FIRINGS as u64 {
+                let result = FiringResult::Skipped(SkipReason::Overlap);
+                schedule.remember(Firing { due_ms: Some(due_ms), at_ms: due_ms, result });
+                assert_eq!(schedule.last_run(), Some((run, None)));
+                assert!(schedule.firings.len() <= MOST_FIRINGS);
+                assert_eq!(schedule.firings.last().and_then(|firing| firing.due_ms), Some(due_ms));
+            }
+        }
+        assert_eq!(schedule.firings.len(), MOST_FIRINGS);
     }
 }

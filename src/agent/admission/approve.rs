@@ -46,7 +46,11 @@ impl Admission {
         let now_ms = self.ledger.store().now_ms();
         let decide =
             |(index, asked): (usize, &CallApproval)| Decider { new, run, now_ms, tools: &tools }.decide(index, asked);
-        let approvals: Vec<_> = new.approvals.iter().enumerate().map(decide).collect::<Result<_, _>>()?;
+        // A client that repeats what it decided has something new to say as long as one of the calls still waits.
+        let is_open = |asked: &CallApproval| run.approval_requests().any(|request| request.call.id == asked.call);
+        let leaves_out = new.repeats && new.approvals.iter().any(is_open);
+        let asked = new.approvals.iter().enumerate().filter(|(_, asked)| !leaves_out || is_open(asked));
+        let approvals: Vec<_> = asked.map(decide).collect::<Result<_, _>>()?;
         let is_left = |request: &ApprovalRequest| {
             !approvals.iter().any(|approval| approval.call_id == request.call.id && !approval.awaits_others)
         };

@@ -10,7 +10,7 @@ use crate::agent::admission::candidate::{Beginning, Candidate};
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::conflict::turn_in_new;
 use crate::agent::admission::specify::Specified;
-use crate::agent::admission::transcript::refuse_unasked_results;
+use crate::agent::admission::transcript::{refuse_unasked_results, without_unasked};
 use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::drive::meter::Meter;
 use crate::agent::error::{ClaimError, StartError, unavailable};
@@ -114,6 +114,8 @@ impl Admission {
         session: &mut Option<Versioned>,
         is_counted: &mut bool,
     ) -> Result<Option<Started>, StartError> {
+        let asked = without_unasked(new);
+        let new = asked.as_deref().unwrap_or(new);
         refuse_unasked_results(new)?;
         let turn = match session {
             Some(Versioned { session, .. }) => Box::pin(self.settle_conflict(new, session)).await?,

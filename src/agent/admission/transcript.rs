@@ -143,6 +143,19 @@ fn is_said(text: &str, steps: &[String]) -> bool {
     })
 }
 
+/// A request without the results that no run waits for, if its client repeats them before what is new: the run that got them failed
+/// before it said anything, or was cancelled.
+pub(super) fn without_unasked(new: &NewRun) -> Option<Box<NewRun>> {
+    if !new.repeats || new.answers_from > 0 || new.answered.is_empty() {
+        return None;
+    }
+    let first = new.messages.iter().position(|message| message.role != Role::Tool)?;
+    let warning = format!("no run waits for the first {first} of these messages; they are not added to the session");
+    let warnings = new.warnings.iter().cloned().chain([warning]).collect();
+    let messages = new.messages[first..].to_vec();
+    Some(Box::new(NewRun { messages, answered: Vec::new(), warnings, ..new.clone() }))
+}
+
 /// Refuses results of tool calls that no run waits for.
 pub(super) fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
     if new.answers_from == 0 && !new.answered.is_empty() {

@@ -41,7 +41,11 @@ impl Schedules {
         id: ScheduleId,
         settings: ScheduleSettings,
     ) -> Result<Schedule, ScheduleError> {
-        let next_ms = self.check(by, &settings).await?;
+        let next_ms = self.check(by, &settings)?;
+        if let Some((_, there)) = self.find(by.tenant, &id).await? {
+            return same_or_exists(by, there, &settings);
+        }
+        self.check_model(by, &settings).await?;
         let now_ms = self.store().now_ms();
         let schedule = Schedule {
             id: id.clone(),
@@ -70,8 +74,7 @@ impl Schedules {
             }
             Err(CommitError::VersionConflict { .. }) => {
                 let there = self.get(by.tenant, &id).await?;
-                let is_same = there.settings == schedule.settings && there.key_name == schedule.key_name;
-                if is_same { Ok(there) } else { Err(ScheduleError::Exists(id)) }
+                same_or_exists(by, there, &schedule.settings)
             }
             Err(CommitError::CeilingReached { .. }) => Err(ScheduleError::TooMany(most)),
             Err(error) => Err(unavailable(error).into()),
@@ -96,7 +99,10 @@ impl Schedules {
             if after == before {
                 return Ok(before);
             }
-            (after.next_ms, after.entry) = (self.check(by, &after.settings).await?, fresh_entry());
+            (after.next_ms, after.entry) = (self.check(by, &after.settings)?, fresh_entry());
+            if asks_anew(&before, &after) {
+                self.check_model(by, &after.settings).await?;
+            }
             (after.version, after.updated_ms) = (before.version + 1, self.store().now_ms());
             if self.replace(by.tenant, (version, &before), &after).await? {
                 tracing::info!(tenant = %by.tenant, schedule = %id, key = by.key_name, "a schedule was changed");
@@ -175,7 +181,7 @@ impl Schedules {
     }
 
     /// When a schedule of these settings fires next, if it is on and may be made.
-    async fn check(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<Option<u64>, ScheduleError> {
+    fn check(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<Option<u64>, ScheduleError> {
         if settings.cron.len() > LONGEST_CRON {
             return Err(invalid("cron", format!("must not be longer than {LONGEST_CRON} bytes")));
         }
@@ -186,22 +192,21 @@ impl Schedules {
         if settings.request.len() > LONGEST_REQUEST {
             return Err(invalid("request", format!("must not be longer than {LONGEST_REQUEST} bytes")));
         }
-        if let Some(model) = self.read_request(by, &settings.request)?.model {
-            self.check_model(by, &model).await?;
-        }
+        self.read_request(by, &settings.request)?;
         let next = table.next_after(self.store().now_ms()).ok_or_else(|| invalid("cron", "never comes"))?;
         Ok(settings.enabled.then_some(next))
     }
 
     /// Refuses a name that leads nowhere now: at night nobody would read why nothing begins.
-    async fn check_model(&self, by: Scheduler<'_>, model: &str) -> Result<(), ScheduleError> {
+    async fn check_model(&self, by: Scheduler<'_>, settings: &ScheduleSettings) -> Result<(), ScheduleError> {
+        let Some(model) = self.read_request(by, &settings.request)?.model else { return Ok(()) };
         let may_use = |agent: &str| by.agents.is_none_or(|all| all.iter().any(|one| one == agent));
-        let found = self.admission.agents.resolve(by.generation, by.tenant, model, may_use).await;
+        let found = self.admission.agents.resolve(by.generation, by.tenant, &model, may_use).await;
         let found = found.map_err(|error| ScheduleError::Start(Box::new(error)))?;
         if may_use(&found.agent_name) {
             return Ok(());
         }
-        let nothing = by.generation.catalog.not_found(model, may_use).await;
+        let nothing = by.generation.catalog.not_found(&model, may_use).await;
         Err(ScheduleError::Start(Box::new(nothing)))
     }
 
@@ -230,6 +235,19 @@ impl Schedules {
 fn entry(tenant: &Tenant, schedule: &Schedule) -> Option<DueSchedule> {
     let Schedule { id, next_ms, entry, .. } = schedule;
     Some(DueSchedule { at_ms: (*next_ms)?, tenant: tenant.clone(), id: id.clone(), entry: *entry })
+}
+
+/// Whether a schedule that was changed will ask what it would not have asked before, or in another name. One that is turned off may
+/// name what is gone.
+fn asks_anew(before: &Schedule, after: &Schedule) -> bool {
+    let is_same = before.settings.request == after.settings.request && before.key_name == after.key_name;
+    after.settings.enabled && !(is_same && before.settings.enabled)
+}
+
+/// What is answered to a request that makes a schedule whose id is taken.
+fn same_or_exists(by: Scheduler<'_>, there: Schedule, settings: &ScheduleSettings) -> Result<Schedule, ScheduleError> {
+    let is_same = there.settings == *settings && there.key_name.as_deref() == by.key_name;
+    if is_same { Ok(there) } else { Err(ScheduleError::Exists(there.id)) }
 }
 
 /// What no other entry of the index has.

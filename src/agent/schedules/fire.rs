@@ -93,19 +93,26 @@ impl Schedules {
         while retry.next().await {
             // A schedule that was deleted meanwhile has nothing to note.
             let Some((version, before)) = self.find(&due.tenant, &due.id).await? else { return Ok(()) };
-            if before.firings.iter().any(|firing| firing.due_ms == Some(due.at_ms)) {
+            let is_noted = before.firings.iter().any(|firing| firing.due_ms == Some(due.at_ms));
+            let is_next = before.next_ms == Some(due.at_ms);
+            // A replica whose clock is behind may have set this time anew: it has come, but the schedule must go on.
+            if is_noted && !is_next {
                 return Ok(());
             }
             let mut after = before.clone();
             let at_ms = self.store().now_ms();
-            after.remember(Firing { due_ms: Some(due.at_ms), at_ms, result: result.clone() });
+            if !is_noted {
+                after.remember(Firing { due_ms: Some(due.at_ms), at_ms, result: result.clone() });
+            }
             // One that was changed meanwhile fires next as it was changed.
-            if before.next_ms == Some(due.at_ms) {
+            if is_next {
                 (after.next_ms, after.entry) = (next(&after, at_ms.max(due.at_ms)), fresh_entry());
             }
             if self.replace(&due.tenant, (version, &before), &after).await? {
-                tracing::info!(tenant = %due.tenant, schedule = %due.id, due_ms = due.at_ms, ?result, "a schedule fired");
-                self.metrics.fired(result.as_str());
+                if !is_noted {
+                    tracing::info!(tenant = %due.tenant, schedule = %due.id, due_ms = due.at_ms, ?result, "a schedule fired");
+                    self.metrics.fired(result.as_str());
+                }
                 return Ok(());
             }
         }

@@ -5,11 +5,12 @@ use serde_json::{Map, Value};
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::agent::stored_agents::document::{Change, MOST_AGENTS, Refused, StoredAgent};
+use crate::agent::stored_agents::document::{Change, LONGEST_SETTINGS, MOST_AGENTS, Refused, StoredAgent};
 use crate::agent::stored_agents::{AgentError, StoredAgents, Unreadable};
 use crate::config::AgentReader;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Write};
+use crate::types::json::compact;
 use crate::types::{Expected, Tenant};
 
 /// The key that changes an agent, and the tenant whose agent it is.
@@ -74,7 +75,10 @@ impl StoredAgents {
         name: &str,
         expected: Expected,
     ) -> Result<StoredAgent, AgentError> {
-        self.refuse_of_file(name)?;
+        // One that the file has taken the name of since can still be deleted.
+        if self.read_index(changer.tenant).await?.1.version(name).is_none() {
+            self.refuse_of_file(name)?;
+        }
         let expected = if expected == Expected::Anything { Expected::Something } else { expected };
         self.change(changer, name, expected, |_| Ok(None)).await
     }
@@ -89,6 +93,10 @@ impl StoredAgents {
     fn check(&self, name: &str, settings: &Map<String, Value>) -> Result<(), AgentError> {
         self.refuse_of_file(name)?;
         AgentReader::check_name(name).map_err(Unreadable)?;
+        // Patches add up.
+        if compact(settings).is_ok_and(|json| json.len() > LONGEST_SETTINGS) {
+            return Err(AgentError::TooLong);
+        }
         if let Some(reader) = &self.generations.current().agents {
             reader.read(name, settings).map_err(Unreadable)?;
         }

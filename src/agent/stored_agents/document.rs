@@ -10,6 +10,10 @@ use crate::types::json::is_default;
 
 /// Most agents of a tenant.
 pub const MOST_AGENTS: usize = 200;
+/// Most agents of a tenant that were deleted and are still kept.
+pub const MOST_DELETED: usize = 200;
+/// The longest settings of an agent, in bytes of JSON.
+pub const LONGEST_SETTINGS: usize = 64 << 10;
 /// Most versions of an agent that are kept, the newest among them.
 pub const MOST_VERSIONS: usize = 20;
 /// How long the versions of an agent are kept that was deleted.
@@ -142,11 +146,16 @@ impl Index {
         Ok(Change { index, made, forgotten })
     }
 
-    /// Takes out agents that were deleted long ago, but the one of this name.
+    /// Takes out agents that were deleted long ago, or before as many others as are kept, but the one of this name.
     fn forget_deleted(&mut self, but: &str, now_ms: u64) -> Vec<(String, u64)> {
-        let is_old = |entry: &Entry| entry.deleted && entry.changed_ms.saturating_add(KEPT_DELETED_MS) <= now_ms;
-        let old = self.agents.iter().filter(|(name, entry)| name.as_str() != but && is_old(entry));
-        let names: Vec<String> = old.map(|(name, _)| name.clone()).take(FORGOTTEN_AT_ONCE).collect();
+        let deleted = self.agents.iter().filter(|(name, entry)| name.as_str() != but && entry.deleted);
+        let mut deleted: Vec<_> = deleted.map(|(name, entry)| (entry.changed_ms, name.clone())).collect();
+        deleted.sort_unstable();
+        let surplus = deleted.len().saturating_sub(MOST_DELETED);
+        let old = deleted.into_iter().enumerate().filter(|(place, (changed_ms, _))| {
+            *place < surplus || changed_ms.saturating_add(KEPT_DELETED_MS) <= now_ms
+        });
+        let names: Vec<String> = old.map(|(_, (_, name))| name).take(FORGOTTEN_AT_ONCE).collect();
         let entries = names.into_iter().filter_map(|name| self.agents.remove_entry(&name));
         entries
             .flat_map(|(name, entry)| entry.versions.into_iter().map(move |version| (name.clone(), version)))
@@ -156,6 +165,8 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn settings(system: &str) -> Map<String, Value> {
@@ -194,6 +205,26 @@ mod tests {
         assert_eq!(late.forgotten, [("clerk".to_owned(), 1), ("clerk".to_owned(), 2)]);
         let again = changed(&late.index, "clerk", Some(settings("x")), 9);
         assert_eq!((again.made.version, again.index.versions("clerk")), (4, &[4][..]));
+    }
+
+    #[test]
+    fn what_is_made_and_deleted_again_and_again_does_not_pile_up() {
+        let (mut index, mut kept) = (Index::default(), BTreeSet::new());
+        for number in 0..3 * MOST_DELETED as u64 {
+            let name = format!("build{number}");
+            for settings in [Some(settings("x")), None] {
+                let change = changed(&index, &name, settings, number);
+                kept.insert((name.clone(), change.made.version));
+                for forgotten in &change.forgotten {
+                    assert!(kept.remove(forgotten), "{forgotten:?} is forgotten once");
+                }
+                index = change.index;
+            }
+            assert!(index.agents.len() <= MOST_DELETED + 2, "{}", index.agents.len());
+        }
+        let listed =
+            index.agents.iter().flat_map(|(name, entry)| entry.versions.iter().map(|one| (name.clone(), *one)));
+        assert_eq!(listed.collect::<BTreeSet<_>>(), kept, "no version is left behind in the store");
     }
 
     #[test]

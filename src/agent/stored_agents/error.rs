@@ -1,5 +1,6 @@
 //! Why an agent is not read or changed.
 
+use crate::agent::stored_agents::document::LONGEST_SETTINGS;
 use crate::config::ConfigErrors;
 use crate::store::Unavailable;
 
@@ -31,6 +32,9 @@ pub enum AgentError {
     /// There is no room for another one.
     #[error("there are {0} agents, as many as a tenant may have")]
     TooMany(usize),
+    /// Its settings are too long.
+    #[error("the settings of an agent have {LONGEST_SETTINGS} bytes at most")]
+    TooLong,
     /// Its settings hold mistakes.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),

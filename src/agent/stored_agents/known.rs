@@ -66,11 +66,13 @@ impl Known {
         self.index(tenant).is_some_and(|index| index.version(name).is_none())
     }
 
-    /// Keeps an index that was read or made just now, unless a newer one is known.
+    /// Keeps an index that was read or made just now, unless a newer one was a moment ago: the read began before a change. One that
+    /// has been newer for longer is of a store that has lost writes.
     pub fn keep_index(&self, tenant: &Tenant, index: Index) -> Arc<Index> {
         let read = Aged { index: Arc::new(index), read_at: Instant::now() };
+        let is_newer = |known: &Aged| known.read_at.elapsed() < MAX_AGE && known.index.is_newer_than(&read.index);
         let newest = |known: Option<Entry<Tenant, Aged>>| match known {
-            Some(known) if known.value().index.is_newer_than(&read.index) => known.into_value(),
+            Some(known) if is_newer(known.value()) => known.into_value(),
             _ => read.clone(),
         };
         self.indexes.entry(tenant.clone()).and_upsert_with(newest).into_value().index
@@ -99,5 +101,22 @@ impl Known {
         let kept = Kept { agent: agent.clone(), reader: reader.clone() };
         self.agents.insert((tenant.clone(), agent.config.name.clone()), kept);
         agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_store_has_counts_also_if_it_is_older_than_what_is_known_for_long() {
+        let (known, tenant) = (Known::default(), Tenant::default_tenant());
+        let older = Index::default().change("clerk", Some(serde_json::Map::new()), 1, None).unwrap().index;
+        let newer = older.change("clerk", None, 2, None).unwrap().index;
+        known.keep_index(&tenant, newer.clone());
+        assert_eq!(*known.keep_index(&tenant, older.clone()), newer, "a read that began before the change");
+        tokio::time::advance(MAX_AGE).await;
+        assert_eq!(*known.keep_index(&tenant, older.clone()), older, "the store lost the change");
+        assert_eq!(known.index(&tenant).as_deref(), Some(&older));
     }
 }

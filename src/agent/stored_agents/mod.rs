@@ -12,7 +12,7 @@ mod known;
 use std::sync::Arc;
 
 pub use change::Changer;
-pub use document::StoredAgent;
+pub use document::{LONGEST_SETTINGS, StoredAgent};
 pub use error::{AgentError, Unreadable};
 pub use known::MAX_AGE;
 
@@ -95,7 +95,9 @@ impl StoredAgents {
     /// What requests of a tenant may name beside agents of the file and models.
     pub async fn entries(&self, tenant: &Tenant) -> Result<Vec<Entry>, Unavailable> {
         let index = self.index(tenant).await?;
-        let names = index.agents().map(|(name, _)| name.to_owned());
+        let generation = self.generations.current();
+        let is_of_file = |name: &str| generation.agents.as_ref().is_some_and(|reader| reader.has(name));
+        let names = index.agents().map(|(name, _)| name.to_owned()).filter(|name| !is_of_file(name));
         Ok(names.map(|name| Entry { id: name.clone(), owner: "loopgate".to_owned(), agent: name }).collect())
     }
 

@@ -212,6 +212,27 @@ async fn a_schedule_fires_as_it_was_changed_and_not_once_it_is_off_or_gone() {
     assert!(matches!(gone, Err(ScheduleError::NotFound(_))), "{gone:?}");
 }
 
+/// A replica whose clock is behind says of a time that has come that it is next.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_has_come_already_does_not_end_a_schedule() {
+    let agent = replica(&shared(), says());
+    create(&agent, every_minute()).await.unwrap();
+    clock::shift(MINUTE);
+    agent.schedules().fire_what_is_due().await;
+    let fired = read(&agent).await;
+    ended(std::slice::from_ref(&agent), &fired).await;
+    clock::shift(0);
+    let changed = change(&agent, ScheduleSettings { on_missed: OnMissed::Skip, ..every_minute() }).await;
+    assert_eq!(changed.next_ms, fired.firings[0].due_ms, "the time that has come is next again");
+    clock::shift(MINUTE);
+    agent.schedules().fire_what_is_due().await;
+    let noted = read(&agent).await;
+    assert_eq!((results(&noted), noted.next_ms > changed.next_ms), (vec![None], true), "it came once");
+    clock::shift(2 * MINUTE);
+    agent.schedules().fire_what_is_due().await;
+    assert_eq!(results(&read(&agent).await), [None, None]);
+}
+
 /// What a key may do counts when the schedule fires, not when it was made.
 #[tokio::test(start_paused = true)]
 async fn a_schedule_asks_in_the_name_of_its_key_as_the_key_is_then() {

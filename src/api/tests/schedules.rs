@@ -23,6 +23,10 @@ fn key(name: &str, tenant: &str, agents: Option<&[&str]>, scopes: Scopes) -> Key
 }
 
 fn over(store: Arc<MemoryStore>) -> Router {
+    configured(store, catalog(Arc::new(Silent)))
+}
+
+fn configured(store: Arc<MemoryStore>, catalog: crate::agent::catalog::Catalog) -> Router {
     let keys = [
         key("one", "acme", None, Scopes::all()),
         key("bound", "acme", Some(&["default"]), Scopes::all()),
@@ -31,7 +35,7 @@ fn over(store: Arc<MemoryStore>) -> Router {
         key("elsewhere", "acme", Some(&["clerk"]), Scopes::all()),
     ];
     let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
-    let generation = Generation { keys, catalog: catalog(Arc::new(Silent)), ..Default::default() };
+    let generation = Generation { keys, catalog, ..Default::default() };
     router(agent_of(1 << 30, store, generation), &Arc::default(), MetricsAccess::Key)
 }
 
@@ -175,4 +179,23 @@ async fn a_schedule_of_a_model_that_is_not_there_is_refused() {
     let (status, answer) = call(&router, "one", Method::PATCH, "/v1/schedules/report", &change).await;
     assert_eq!((status, &answer["error"]["code"]), missing, "{answer}");
     assert_eq!(get(&router, "one", "/v1/schedules/report").await.1["version"], json!(1), "it stays as it was");
+}
+
+#[tokio::test]
+async fn a_schedule_whose_model_is_gone_is_turned_off_and_changed() {
+    let store: Arc<MemoryStore> = Arc::default();
+    assert_eq!(post(&over(store.clone()), "one", &report()).await.0, 200);
+    let without = configured(store, Default::default());
+    assert_eq!(post(&without, "one", &report()).await.0, 200, "the same again is what is there");
+    let path = "/v1/schedules/report";
+    for (change, status) in [
+        (json!({"cron": "0 8 * * *"}), 200),
+        (json!({"enabled": false}), 200),
+        (json!({"time_zone": "UTC"}), 200),
+        (json!({"enabled": true}), 404),
+    ] {
+        let (found, answer) = call(&without, "one", Method::PATCH, path, &change).await;
+        assert_eq!(found, status, "{change}: {answer}");
+    }
+    assert_eq!(get(&without, "one", path).await.1["next_ms"], Value::Null, "it stays off");
 }

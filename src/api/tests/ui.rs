@@ -317,3 +317,48 @@ async fn inputs_of_ag_ui_that_are_refused() {
         assert_eq!((status, named.as_str()), (400, param), "{body}");
     }
 }
+
+/// AG-UI sends the whole thread again and again, also the results that a run got which has failed or was cancelled.
+#[tokio::test]
+async fn results_that_no_run_waits_for_do_not_end_a_thread() {
+    let server = Server::new(vec![Say::Calls("", vec![("weather", "{}")]), Say::Text(&["Hello."])]);
+    let tools = json!({"tools": [{"name": "weather", "description": "", "parameters": {"type": "object"}}]});
+    let ask = json!({"id": "m1", "role": "user", "content": "Go"});
+    let first = server.post(AG_UI, &with(input(json!([ask])), &tools)).await;
+    let began = first.data().into_iter().find(|event| event["type"] == "TOOL_CALL_START").expect("it is called");
+    let (call, run) = (&began["toolCallId"], first.headers["x-loopgate-run-id"].to_str().unwrap());
+    assert_eq!(server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.status, 200);
+    let function = json!({"name": "weather", "arguments": "{}"});
+    let made =
+        json!({"id": "a1", "role": "assistant", "toolCalls": [{"id": call, "type": "function", "function": function}]});
+    let result = json!({"id": "t1", "role": "tool", "toolCallId": call, "content": "rain"});
+    let (status, code, _) = server.post(AG_UI, &with(input(json!([ask, made, result])), &tools)).await.refused();
+    assert_eq!((status, code.as_str()), (400, "invalid_value"), "nothing is new");
+    let more = json!({"id": "m2", "role": "user", "content": "Hello?"});
+    let second = server.post(AG_UI, &with(input(json!([ask, made, result, more])), &tools)).await;
+    assert_eq!(second.said(), "Hello.");
+    assert!(server.asked().contains("Hello?"), "{}", server.asked());
+}
+
+/// The AI SDK sends all decisions of a step with each of them.
+#[tokio::test]
+async fn calls_that_are_decided_one_after_the_other_are_all_made() {
+    let calls = Say::Calls("", vec![("echo", r#"{"n":1}"#), ("echo", r#"{"n":2}"#)]);
+    let server = Server::new(vec![calls, Say::Text(&["Done."])]);
+    let gated = json!({"agent": {"policy": {"ask": ["echo"]}}});
+    let first = server.post(CHAT, &with(says("Go"), &gated)).await;
+    let asked: Vec<_> = first.data().into_iter().filter(|chunk| chunk["type"] == "tool-approval-request").collect();
+    assert_eq!(asked.len(), 2);
+    let part = |asked: &Value| {
+        let approval = json!({"id": asked["approvalId"], "approved": true});
+        let call = json!({"type": "dynamic-tool", "toolName": "echo", "toolCallId": asked["toolCallId"], "input": {}});
+        with(call, &json!({"state": "approval-responded", "approval": approval, "providerExecuted": true}))
+    };
+    let one = server.post(CHAT, &answered(&gated, json!([part(&asked[0])]))).await;
+    assert_eq!(one.status, 200, "{}", one.text);
+    let both = json!([part(&asked[0]), part(&asked[1])]);
+    let two = server.post(CHAT, &answered(&gated, both.clone())).await;
+    assert_eq!((two.said(), server.agent.journal.lock().len()), ("Done.".to_owned(), 2));
+    let (status, code, _) = server.post(CHAT, &answered(&gated, both)).await.refused();
+    assert_eq!((status, code.as_str()), (409, "run_not_waiting"), "nothing is left to decide");
+}

@@ -149,6 +149,7 @@ impl Asked {
             waits_for_the_end: self.waits_for_the_end,
             unattended: false,
             sends_all: self.sends_all,
+            repeats: false,
             of_page: false,
             of: None,
             warnings: self.warnings,

@@ -4,13 +4,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::agent::stored_agents::StoredAgent;
+use crate::agent::stored_agents::{LONGEST_SETTINGS, StoredAgent};
 use crate::api::wire::body::parse;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::config::{AgentReader, ReadAgent};
-
-/// The longest settings of an agent, in bytes of JSON.
-const LONGEST: usize = 64 << 10;
 
 /// The settings of an agent: the keys of `[agents.NAME]` of the configuration file, as JSON.
 #[derive(Debug, ToSchema)]
@@ -123,8 +120,8 @@ impl StoredAgentObject {
 
 /// Reads settings, or a change of them: any JSON object. What its members mean is not looked at.
 pub fn read_settings(body: &str) -> Result<Map<String, Value>, WireError> {
-    if body.len() > LONGEST {
-        let message = format!("the settings of an agent have {LONGEST} bytes at most");
+    if body.len() > LONGEST_SETTINGS {
+        let message = format!("the settings of an agent have {LONGEST_SETTINGS} bytes at most");
         return Err(WireError::new(ErrorCode::PayloadTooLarge, message));
     }
     parse(body)

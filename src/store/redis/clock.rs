@@ -20,8 +20,8 @@ pub(super) struct ServerClock {
 impl ServerClock {
     /// Notes what a server has just answered to `TIME`; nothing if it did not answer with a time.
     pub(super) fn note_answer(&self, answer: &Value) {
-        if let Ok((seconds, _)) = <(u64, u64)>::from_redis_value_ref(answer) {
-            self.note(seconds.saturating_mul(1_000));
+        if let Ok((seconds, microseconds)) = <(u64, u64)>::from_redis_value_ref(answer) {
+            self.note(seconds.saturating_mul(1_000).saturating_add(microseconds / 1_000));
         }
     }
 
@@ -64,5 +64,16 @@ mod tests {
         clock::shift(-day.cast_signed());
         assert!(clock.learn(now_ms() + day).is_some(), "this machine's clock was set");
         clock::shift(0);
+    }
+
+    #[test]
+    fn an_answer_counts_to_the_millisecond() {
+        let clock = ServerClock::default();
+        let ahead_ms = 7_200_000 + 900;
+        let server_ms = now_ms() + ahead_ms;
+        let text = |number: u64| Value::BulkString(number.to_string().into_bytes());
+        clock.note_answer(&Value::Array(vec![text(server_ms / 1_000), text(server_ms % 1_000 * 1_000)]));
+        let learnt = clock.ahead_ms.load(Relaxed).unsigned_abs();
+        assert!(learnt.abs_diff(ahead_ms) < 300, "{learnt}");
     }
 }

@@ -51,6 +51,7 @@ pub(in crate::agent::tests) fn request() -> NewRun {
         waits_for_the_end: false,
         unattended: false,
         sends_all: false,
+        repeats: false,
         of_page: false,
         of: None,
         warnings: Vec::new(),

@@ -80,7 +80,7 @@ impl UiAsked {
             response: None,
             warnings: Vec::new(),
         };
-        asked.into_run(agent, context)
+        Ok(NewRun { repeats: true, ..asked.into_run(agent, context)? })
     }
 }
 
