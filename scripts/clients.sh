@@ -22,3 +22,19 @@ need_clients() {
     npm install --prefix "$sdk/node" --silent --no-audit --no-fund
     cat tests/sdk/requirements.txt tests/sdk/interpreters.txt tests/sdk/package.json >"$sdk/versions"
 }
+
+# need_command_lines: installs the coding agents that are driven in a terminal, once for each set of versions. They take
+# 320 MB, so only scripts/prove has them.
+need_command_lines() {
+    local place
+    place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/command-lines
+    command_lines=$place/node_modules/.bin
+    if cmp -s tests/sdk/command_lines/package.json "$place/package.json" && [ -x "$command_lines/claude" ]; then
+        return
+    fi
+    say "Installing Codex and Claude Code (once)"
+    rm -rf "$place"
+    mkdir -p "$place"
+    cp tests/sdk/command_lines/package.json "$place/"
+    npm install --prefix "$place" --silent --no-audit --no-fund
+}

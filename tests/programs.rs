@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 37] = [
+const OURS: [(&str, &str); 40] = [
     ("tests/library.rs", "built"),
     ("src/process.rs", "path"),
     (".ci/run", "$()/../scripts/test"),
@@ -38,6 +38,9 @@ const OURS: [(&str, &str); 37] = [
     ("tests/sdk/description.rs", "python.with_file_name(\"schemathesis\")"),
     ("scripts/link-by-use", "$output"),
     ("scripts/clients.sh", "$LOOPGATE_TEST_PYTHON"),
+    ("scripts/prove", "$LOOPGATE_TEST_PYTHON"),
+    ("tests/sdk/command_lines/prove.py", "subprocess.run(command,"),
+    ("tests/sdk/command_lines/prove.py", "subprocess.Popen(command,"),
     ("scripts/test", "scripts/clients.sh"),
     ("scripts/prove", "scripts/clients.sh"),
     ("scripts/test", "scripts/check-k8s"),

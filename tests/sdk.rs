@@ -6,9 +6,12 @@ mod code;
 mod collector;
 mod conformance;
 mod description;
+mod frameworks;
+mod matrix;
 mod mcp;
 mod messages;
 mod responses;
+mod specs;
 mod ui;
 
 use std::path::{Path, PathBuf};
@@ -154,6 +157,34 @@ async fn tools_of_client_and_server_together() {
             assert_eq!((&messages[2]["content"], &messages[3]["content"]), (&json!("42"), &json!("rain")), "{case}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_chat_whose_call_is_approved() {
+    let expected = json!({"asked": ["calculator"], "content": "It is 42."});
+    both("approval", &[calls_calculator(), Reply::says("It is 42.")], "", expected).await;
+}
+
+#[tokio::test]
+async fn a_chat_with_an_answer_of_a_schema() {
+    for requests in both("structured", &[Reply::says(r#"{"n":42}"#)], "", json!({"n": 42})).await {
+        assert_eq!(requests[0]["response_format"]["type"], "json_schema");
+    }
+}
+
+#[tokio::test]
+async fn a_chat_that_ends_at_a_limit() {
+    let expected = json!({"finish_reason": "length", "stop_reason": "max_iterations"});
+    both("limited", &[calls_calculator()], "", expected).await;
+}
+
+/// The client's own way to ask for what has no function of its own.
+#[tokio::test]
+async fn a_chat_in_the_background() {
+    both("background", &[Reply::says("Hello")], "", json!({"status": "completed", "content": "Hello"})).await;
+    let waits = [Reply::stream().text("Hel").stall()];
+    both("cancelled", &waits, "", json!({"status": "cancelled", "again": "cancelled"})).await;
+    both("resumed", &[calls_calculator(), Reply::says("It is 42.")], "", json!({"text": "It is 42."})).await;
 }
 
 #[tokio::test]

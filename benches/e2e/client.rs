@@ -16,6 +16,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -47,11 +48,7 @@ pub(crate) struct Ask {
 impl Ask {
     /// Asks `subject`, which listens on `address`, for what `model` says, as a stream.
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
-        let body = if subject == Subject::LoopgateResponses {
-            script::request_for_response(model)
-        } else {
-            script::request(model, true)
-        };
+        let body = request(subject, model);
         let answer = script::answer(model);
         Self { address, path: subject.path(), body, answer, streamed: true, sessions: None, session: None }
     }
@@ -71,6 +68,22 @@ impl Ask {
         let body = script::request(model, false);
         Self { body, streamed: false, ..Self::new(subject, address, model) }
     }
+}
+
+/// The request for a stream through an API.
+fn request(api: Subject, model: &str) -> Bytes {
+    let mut request: Value = serde_json::from_slice(&script::request(model, true)).expect("it is JSON");
+    let messages = || request["messages"].clone();
+    match api {
+        Subject::LoopgateResponses => request = json!({"model": model, "input": messages(), "stream": true}),
+        Subject::LoopgateMessages => {
+            request = json!({"model": model, "max_tokens": 1000, "messages": messages(), "stream": true});
+        }
+        Subject::LoopgateAiSdk => request["agent"] = json!({"events": "ai-sdk"}),
+        Subject::LoopgateAgUi => request["agent"] = json!({"events": "ag-ui"}),
+        _ => {}
+    }
+    request.to_string().into()
 }
 
 /// Asks `requests` times over `connections` connections and returns the times to the first token.
@@ -202,9 +215,18 @@ struct Answer {
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    /// A piece of text, as responses have it.
-    delta: Option<String>,
+    delta: Option<Piece>,
     error: Option<IgnoredAny>,
+    /// The kind of an event, where events have one.
+    r#type: Option<String>,
+}
+
+/// A piece of text: as responses and interfaces have it, or as messages do.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Piece {
+    Text(String),
+    Delta { text: Option<String> },
 }
 
 #[derive(Deserialize)]
@@ -264,7 +286,12 @@ impl Answer {
         if chunk.error.is_some() {
             return Err(format!("it failed: {}", String::from_utf8_lossy(json)).into());
         }
-        self.text.extend(chunk.delta);
+        self.text.extend(chunk.delta.and_then(|piece| match piece {
+            Piece::Text(text) => Some(text),
+            Piece::Delta { text } => text,
+        }));
+        // These streams end with an event of theirs.
+        self.done |= chunk.r#type.is_some_and(|kind| kind == "message_stop" || kind == "RUN_FINISHED");
         self.text.extend(chunk.choices.into_iter().filter_map(|choice| choice.delta.content));
         Ok(())
     }

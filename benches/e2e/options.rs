@@ -45,6 +45,8 @@ pub(crate) enum Scenario {
     Burst100,
     /// CPU of 100 tokens that arrive one every 2 ms.
     Paced100,
+    /// CPU of these through each API of Loopgate.
+    Apis,
     /// What a server adds to the time until the first token.
     Ttft,
     /// What Redis adds to each of these, and what it takes itself.

@@ -35,8 +35,12 @@ const PATHS: [Subject; 5] =
 const BELOW_SMG: Target = Target { of: Subject::LoopgateChat, over: Subject::Smg, at_most: 1.0, stretch: 1.0 };
 
 /// What responses may take beside chat completions: they have more frames, and say more in each.
-const RESPONSES: Target =
-    Target { of: Subject::LoopgateResponses, over: Subject::LoopgateChat, at_most: 1.3, stretch: 1.3 };
+const RESPONSES: Target = beside_chat(Subject::LoopgateResponses);
+
+/// What an API may take beside chat completions.
+const fn beside_chat(of: Subject) -> Target {
+    Target { of, over: Subject::LoopgateChat, at_most: 1.3, stretch: 1.3 }
+}
 
 /// What a server still does after an answer is its cost, too: this long is waited for it.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
@@ -157,6 +161,30 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
     targets: &[
         Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.25, stretch: 1.1 },
         BELOW_SMG,
+    ],
+};
+
+/// The same through each API that Loopgate has, one event for each token.
+pub(crate) const APIS: CpuPlan = CpuPlan {
+    title: "100 tokens, one every 2 ms, through each API",
+    model: script::PACED100,
+    connections: 32,
+    requests: 160,
+    subjects: &[
+        Subject::LoopgateChat,
+        Subject::LoopgateAgent,
+        Subject::LoopgateResponses,
+        Subject::LoopgateMessages,
+        Subject::LoopgateAiSdk,
+        Subject::LoopgateAgUi,
+    ],
+    streamed: true,
+    targets: &[
+        beside_chat(Subject::LoopgateAgent),
+        RESPONSES,
+        beside_chat(Subject::LoopgateMessages),
+        beside_chat(Subject::LoopgateAiSdk),
+        beside_chat(Subject::LoopgateAgUi),
     ],
 };
 

@@ -158,12 +158,6 @@ pub(crate) fn request(model: &str, streamed: bool) -> Bytes {
     request.to_string().into()
 }
 
-/// The same for a response, as a stream.
-pub(crate) fn request_for_response(model: &str) -> Bytes {
-    let chat: Value = serde_json::from_slice(&request(model, false)).expect("it is JSON");
-    json!({"model": model, "input": chat["messages"], "stream": true}).to_string().into()
-}
-
 pub(crate) fn token(index: usize) -> &'static str {
     WORDS[index % WORDS.len()]
 }

@@ -24,6 +24,12 @@ pub(crate) enum Subject {
     LoopgateAgent,
     /// Loopgate, through OpenAI's Responses.
     LoopgateResponses,
+    /// Loopgate, through Anthropic's Messages.
+    LoopgateMessages,
+    /// Loopgate, as the stream that the AI SDK's chat reads.
+    LoopgateAiSdk,
+    /// Loopgate, as the stream that agents of AG-UI read.
+    LoopgateAgUi,
     /// The same as through OpenAI's path, under callgrind.
     LoopgateCounted,
     /// The same, which sends one trace in ten to a collector.
@@ -48,6 +54,9 @@ impl Subject {
             Self::LoopgateInOnePiece => "Loopgate, `ask_in_one_piece`",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::LoopgateResponses => "Loopgate, responses",
+            Self::LoopgateMessages => "Loopgate, messages",
+            Self::LoopgateAiSdk => "Loopgate, AI SDK",
+            Self::LoopgateAgUi => "Loopgate, AG-UI",
             Self::LoopgateCounted => "Loopgate, counted",
             Self::LoopgateTraced => "Loopgate, counted, with traces",
             Self::OverRedis => "Loopgate, over Redis",
@@ -58,10 +67,12 @@ impl Subject {
 
     /// Where completions are asked for.
     pub(crate) fn path(self) -> &'static str {
-        if self == Self::LoopgateResponses {
-            return "/v1/responses";
+        match self {
+            Self::LoopgateResponses => "/v1/responses",
+            Self::LoopgateMessages => "/v1/messages",
+            Self::LoopgateAgent | Self::LoopgateAiSdk | Self::LoopgateAgUi => "/v1/agent/completions",
+            _ => "/v1/chat/completions",
         }
-        if self == Self::LoopgateAgent { "/v1/agent/completions" } else { "/v1/chat/completions" }
     }
 
     fn program(self) -> Program {
@@ -69,9 +80,13 @@ impl Subject {
             Self::Direct => Program::Upstream,
             Self::PassThrough => Program::PassThrough,
             Self::LeastLoop => Program::LeastLoop,
-            Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent | Self::LoopgateResponses => {
-                Program::Loopgate
-            }
+            Self::LoopgateChat
+            | Self::LoopgateStreamed
+            | Self::LoopgateAgent
+            | Self::LoopgateResponses
+            | Self::LoopgateMessages
+            | Self::LoopgateAiSdk
+            | Self::LoopgateAgUi => Program::Loopgate,
             Self::LoopgateCounted => Program::LoopgateCounted,
             Self::LoopgateTraced => Program::LoopgateTraced,
             Self::OverRedis => Program::LoopgateOverRedis,

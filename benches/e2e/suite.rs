@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 use crate::failure::Failure;
 use crate::options::{Options, Scenario};
-use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
+use crate::scenarios::{APIS, BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
 use crate::{counts, growth, live, over_redis, report, times, traced};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
@@ -21,6 +21,7 @@ pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failur
             Scenario::Chat => cpu(&CHAT, options).await,
             Scenario::Burst100 => cpu(&BURST100, options).await,
             Scenario::Paced100 => cpu(&PACED100, options).await,
+            Scenario::Apis => cpu(&APIS, options).await,
             Scenario::Ttft => first_token(options).await,
             Scenario::Redis => over_redis::run(options).await,
             Scenario::Embedded => times::embedded(options).await,

@@ -2,11 +2,25 @@
 //
 // Usage: client.mjs CASE BASE_URL, with the client under LOOPGATE_TEST_NODE_MODULES. Prints one line of
 // JSON, what a user would see; client.py prints the same.
+//
+// Checks of `openai` for Node, chat completions:
+//   text: chat, stream, stream_usage, helper
+//   server tool: extension, helper
+//   client tool: client_tools, client_tools_streamed
+//   approval: approval
+//   structured output: structured
+//   failure: unknown_model, provider_failure, broken_stream
+//   limit: limited, quota
+//   cancel: cancelled
+//   resume: resumed, repeated
+//   background: background
 
 import { createRequire } from 'node:module';
 
 const require = createRequire(`${process.env.LOOPGATE_TEST_NODE_MODULES}/`);
 const { OpenAI, APIError } = require('openai');
+const { zodResponseFormat } = require('openai/helpers/zod');
+const { z } = require('zod');
 
 let attempts = 0;
 const client = new OpenAI({
@@ -64,6 +78,9 @@ const clientTools = async (streamed) => {
   }
 };
 
+// Begins a run that needs no reader. Its answer is a run, and no completion.
+const begin = () => client.post('/chat/completions', { body: { model: 'test', messages: question, agent: { background: true } } });
+
 const cases = {
   async chat() {
     const answer = await create();
@@ -115,6 +132,44 @@ const cases = {
 
   client_tools: () => clientTools(false),
   client_tools_streamed: () => clientTools(true),
+
+  async approval() {
+    const first = await create({ agent: { policy: { ask: ['calculator'] } } });
+    const waits = first.agent.required_action.calls;
+    const approvals = waits.map(({ call_id }) => ({ call_id, decision: 'approve' }));
+    const answer = await client.post(`/runs/${first.agent.run_id}/approvals`, { body: { approvals } });
+    return { asked: waits.map((call) => call.name), content: answer.choices[0].message.content };
+  },
+
+  async structured() {
+    const response_format = zodResponseFormat(z.object({ n: z.number().int() }), 'number');
+    const answer = await client.chat.completions.parse({ model: 'test', messages: question, response_format });
+    return { n: answer.choices[0].message.parsed.n };
+  },
+
+  async limited() {
+    const answer = await create({ agent: { limits: { max_iterations: 1 } } });
+    return { finish_reason: answer.choices[0].finish_reason, stop_reason: answer.agent.stop_reason };
+  },
+
+  async background() {
+    let run = await begin();
+    while (['queued', 'in_progress'].includes(run.status)) run = await client.get(`/runs/${run.id}`);
+    return { status: run.status, content: run.output_text };
+  },
+
+  async cancelled() {
+    const path = `/runs/${(await begin()).id}/cancel`;
+    return { status: (await client.post(path)).status, again: (await client.post(path)).status };
+  },
+
+  // The stream of a run, as the chunks of a chat completion.
+  async resumed() {
+    let text = '';
+    const chunks = await client.get(`/runs/${(await begin()).id}/events`, { query: { events: 'none' }, stream: true });
+    for await (const chunk of chunks) text += chunk.choices[0].delta.content ?? '';
+    return { text };
+  },
 
   async session() {
     const agent = { session_id: 'sdk-session' };

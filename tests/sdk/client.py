@@ -1,6 +1,18 @@
 """The official OpenAI client for Python, used as its users use it.
 
 Usage: client.py CASE BASE_URL. Prints one line of JSON, what a user would see; client.mjs prints the same.
+
+Checks of `openai` for Python, chat completions:
+  text: chat, stream, stream_usage, helper
+  server tool: extension, helper
+  client tool: client_tools, client_tools_streamed
+  approval: approval
+  structured output: structured
+  failure: unknown_model, provider_failure, broken_stream
+  limit: limited, quota
+  cancel: cancelled
+  resume: resumed, repeated
+  background: background
 """
 
 import json
@@ -8,6 +20,8 @@ import os
 import sys
 
 import openai
+import pydantic
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 attempts = 0
 
@@ -115,6 +129,56 @@ def client_tools(stream=False):
 
 def client_tools_streamed():
     return client_tools(stream=True)
+
+
+def approval():
+    options = {"agent": {"policy": {"ask": ["calculator"]}}}
+    answer = client.chat.completions.create(model="test", messages=question, extra_body=options)
+    waits = answer.agent["required_action"]["calls"]
+    body = {"approvals": [{"call_id": call["call_id"], "decision": "approve"} for call in waits]}
+    answer = client.post(f"/runs/{answer.agent['run_id']}/approvals", body=body, cast_to=ChatCompletion)
+    return {"asked": [call["name"] for call in waits], "content": answer.choices[0].message.content}
+
+
+class Number(pydantic.BaseModel):
+    n: int
+
+
+def structured():
+    answer = client.chat.completions.parse(model="test", messages=question, response_format=Number)
+    return {"n": answer.choices[0].message.parsed.n}
+
+
+def limited():
+    options = {"agent": {"limits": {"max_iterations": 1}}}
+    answer = client.chat.completions.create(model="test", messages=question, extra_body=options)
+    return {"finish_reason": answer.choices[0].finish_reason, "stop_reason": answer.agent["stop_reason"]}
+
+
+def begin():
+    """Begins a run that needs no reader. Its answer is a run, and no completion."""
+    body = {"model": "test", "messages": question, "agent": {"background": True}}
+    return client.post("/chat/completions", body=body, cast_to=object)
+
+
+def background():
+    run = begin()
+    while run["status"] in ("queued", "in_progress"):
+        run = client.get(f"/runs/{run['id']}", cast_to=object)
+    return {"status": run["status"], "content": run["output_text"]}
+
+
+def cancelled():
+    path = f"/runs/{begin()['id']}/cancel"
+    return {"status": client.post(path, cast_to=object)["status"], "again": client.post(path, cast_to=object)["status"]}
+
+
+def resumed():
+    """The stream of a run, as the chunks of a chat completion."""
+    path = f"/runs/{begin()['id']}/events"
+    chunks = openai.Stream[ChatCompletionChunk]
+    told = client.get(path, cast_to=ChatCompletionChunk, options={"params": {"events": "none"}}, stream=True, stream_cls=chunks)
+    return {"text": "".join(chunk.choices[0].delta.content or "" for chunk in told)}
 
 
 def session():

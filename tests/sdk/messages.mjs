@@ -2,11 +2,25 @@
 //
 // Usage: messages.mjs CASE BASE_URL, with the client under LOOPGATE_TEST_NODE_MODULES. Prints one line of JSON, what a
 // user would see; messages.py prints the same.
+//
+// Checks of `@anthropic-ai/sdk` for Node:
+//   text: plain, streamed, thinking
+//   server tool: streamed
+//   client tool: client_tool
+//   approval: approval
+//   structured output: structured
+//   failure: unknown_model, provider_failure, broken_stream
+//   limit: limited
+//   cancel: left
+//   resume: repeated
+//   background: none: the API has none
 
 import { createRequire } from 'node:module';
 
 const require = createRequire(`${process.env.LOOPGATE_TEST_NODE_MODULES}/`);
 const { Anthropic, APIError } = require('@anthropic-ai/sdk');
+const { zodOutputFormat } = require('@anthropic-ai/sdk/helpers/zod');
+const { z } = require('zod');
 
 let attempts = 0;
 const client = new Anthropic({
@@ -74,6 +88,21 @@ const cases = {
       const results = calls.map((block) => ({ type: 'tool_result', tool_use_id: block.id, content: 'rain' }));
       messages.push({ role: 'user', content: results });
     }
+  },
+  // The turn pauses, and goes on once the call is approved, as any turn that pauses goes on.
+  approval: async () => {
+    const agent = { policy: { ask: ['calculator'] } };
+    const first = await create({ agent });
+    const waits = first.agent.required_action.calls;
+    const approvals = waits.map(({ call_id }) => ({ call_id, decision: 'approve' }));
+    await client.post(`/v1/runs/${first.agent.run_id}/approvals`, { body: { approvals } });
+    const messages = [...asked.messages, { role: 'assistant', content: first.content }];
+    const told = seen(await create({ agent, messages }));
+    return { paused: first.stop_reason, asked: waits.map((call) => call.name), ...told };
+  },
+  structured: async () => {
+    const format = zodOutputFormat(z.object({ n: z.number().int() }));
+    return { n: (await client.messages.parse({ ...asked, output_config: { format } })).parsed_output.n };
   },
   limited: async () => seen(await create({ agent: { limits: { max_iterations: 1 } } })),
   unknown_model: () => failure(() => create({ model: 'nonsense' })),

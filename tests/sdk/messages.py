@@ -1,12 +1,25 @@
 """The official Anthropic client for Python, used as its users use it.
 
 Usage: messages.py CASE BASE_URL. Prints one line of JSON, what a user would see; messages.mjs prints the same.
+
+Checks of `anthropic` for Python:
+  text: plain, streamed, thinking
+  server tool: streamed
+  client tool: client_tool
+  approval: approval
+  structured output: structured
+  failure: unknown_model, provider_failure, broken_stream
+  limit: limited
+  cancel: left
+  resume: repeated
+  background: none: the API has none
 """
 
 import json
 import sys
 
 import anthropic
+import pydantic
 
 attempts = 0
 
@@ -77,6 +90,26 @@ def client_tool():
                 called.append([block.name, block.input])
                 results.append({"type": "tool_result", "tool_use_id": block.id, "content": "rain"})
         messages.append({"role": "user", "content": results})
+
+
+def approval():
+    """The turn pauses, and goes on once the call is approved, as any turn that pauses goes on."""
+    gated = asked | {"extra_body": {"agent": {"policy": {"ask": ["calculator"]}}}}
+    message = client.messages.create(**gated)
+    paused = message.stop_reason
+    waits = message.agent["required_action"]["calls"]
+    body = {"approvals": [{"call_id": call["call_id"], "decision": "approve"} for call in waits]}
+    client.post(f"/v1/runs/{message.agent['run_id']}/approvals", body=body, cast_to=object)
+    gated["messages"] = [*asked["messages"], {"role": "assistant", "content": message.content}]
+    return {"paused": paused, "asked": [call["name"] for call in waits]} | seen(client.messages.create(**gated))
+
+
+class Number(pydantic.BaseModel):
+    n: int
+
+
+def structured():
+    return {"n": client.messages.parse(**asked, output_format=Number).parsed_output.n}
 
 
 def limited():

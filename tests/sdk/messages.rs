@@ -63,6 +63,21 @@ async fn a_message_with_thinking() {
 }
 
 #[tokio::test]
+async fn a_message_whose_call_is_approved() {
+    let blocks = ["mcp_tool_use", "mcp_tool_result", "text"];
+    let more = json!({"paused": "pause_turn", "asked": ["calculator"]});
+    let expected = with(message("It is 42.", "end_turn", &blocks, [10, 5]), &more);
+    both("approval", &[calls_calculator(), Reply::says("It is 42.")], "", expected).await;
+}
+
+#[tokio::test]
+async fn a_message_of_a_schema() {
+    for requests in both("structured", &[Reply::says(r#"{"n":42}"#)], "", json!({"n": 42})).await {
+        assert_eq!(requests[0]["response_format"]["type"], "json_schema");
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_ends_at_a_limit() {
     let text = "The run stopped at its limit of model calls before the answer was complete.";
     let blocks = ["mcp_tool_use", "mcp_tool_result", "text"];

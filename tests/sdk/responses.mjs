@@ -2,6 +2,18 @@
 //
 // Usage: responses.mjs CASE BASE_URL, with the client under LOOPGATE_TEST_NODE_MODULES. Prints one line of
 // JSON, what a user would see; responses.py prints the same.
+//
+// Checks of `openai` for Node, responses:
+//   text: plain, streamed
+//   server tool: streamed
+//   client tool: client_tool, transcript
+//   approval: approval
+//   structured output: structured
+//   failure: unknown_model, broken_stream
+//   limit: limited
+//   cancel: cancelled
+//   resume: resumed
+//   background: background
 
 import { createRequire } from 'node:module';
 

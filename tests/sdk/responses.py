@@ -1,6 +1,18 @@
 """The official OpenAI client for Python, used as its users use it with responses.
 
 Usage: responses.py CASE BASE_URL. Prints one line of JSON, what a user would see; responses.mjs prints the same.
+
+Checks of `openai` for Python, responses:
+  text: plain, streamed
+  server tool: streamed
+  client tool: client_tool, transcript
+  approval: approval
+  structured output: structured
+  failure: unknown_model, broken_stream
+  limit: limited
+  cancel: cancelled
+  resume: resumed
+  background: background
 """
 
 import json

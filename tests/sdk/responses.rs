@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{both_of, calls_calculator, clients, node_program, python_program, run, with};
+use super::{both_of, calls_calculator, clients, run, with};
 use crate::support::{Gate, Reply};
 
 /// Both clients see the same. Returns what the upstream was asked by each.
@@ -107,16 +107,28 @@ async fn a_chain_of_responses() {
     }
 }
 
+/// Agents, of which both see the same.
+async fn agents(case: &str, replies: &[Reply], expected: Value) {
+    for client in clients("with_agents") {
+        run(client, case, replies, "", &expected).await;
+    }
+}
+
 #[tokio::test]
 async fn openais_agents() {
-    for client in [|| python_program("with_agents.py"), || node_program("with_agents.mjs")] {
-        for case in ["plain", "streamed"] {
-            let replies = [calls_weather(), Reply::says("Rain."), Reply::says("Still.")];
-            let expected = json!({"text": "Rain.", "called": ["Oslo"], "more": "Still."});
-            run(client(), case, &replies, "", &expected).await;
-        }
-        let replies = [calls_calculator(), Reply::says("42"), Reply::says("Still.")];
-        let expected = json!({"text": "42", "called": ["calculator"], "more": "Still."});
-        run(client(), "approval", &replies, "", &expected).await;
+    for case in ["plain", "streamed"] {
+        let replies = [calls_weather(), Reply::says("Rain."), Reply::says("Still.")];
+        agents(case, &replies, json!({"text": "Rain.", "called": ["Oslo"], "more": "Still."})).await;
     }
+    let replies = [calls_calculator(), Reply::says("42"), Reply::says("Still.")];
+    agents("approval", &replies, json!({"text": "42", "called": ["calculator"], "more": "Still."})).await;
+}
+
+#[tokio::test]
+async fn how_runs_of_openais_agents_end() {
+    agents("server_tool", &[calls_calculator(), Reply::says("It is 42.")], json!({"text": "It is 42."})).await;
+    agents("structured", &[Reply::says(r#"{"n":42}"#)], json!({"n": 42})).await;
+    agents("failure", &[Reply::error(400, "bad", "No such thing.")], json!({"told": true})).await;
+    agents("limit", &[calls_calculator()], json!({"error": "ModelBehaviorError"})).await;
+    agents("left", &[Reply::stream().text("First.").stall()], json!({"text": "First."})).await;
 }

@@ -2,6 +2,30 @@
 //
 // Usage: ui.mjs CASE BASE_URL, with the packages under LOOPGATE_TEST_NODE_MODULES. Prints one line of JSON, what a user would
 // see. `resumed` prints `joined` before, once a second reader has the first text.
+//
+// Checks of `useChat` of `ai`:
+//   text: text
+//   server tool: said
+//   client tool: client_tool
+//   approval: approved, denied
+//   structured output: none: a chat shows text
+//   failure: failed, refused
+//   limit: limited
+//   cancel: cancelled
+//   resume: resumed
+//   background: none: a chat reads what it asked for; `resume` joins it later
+//
+// Checks of `HttpAgent` of `@ag-ui/client`:
+//   text: ag_text
+//   server tool: ag_said
+//   client tool: ag_client_tool
+//   approval: ag_approved, ag_denied
+//   structured output: none: an agent of AG-UI says text
+//   failure: ag_said
+//   limit: ag_limited
+//   cancel: ag_cancelled
+//   resume: none: there is no path to join a run of AG-UI
+//   background: none: its functions wait for the answer
 
 import { createRequire } from 'node:module';
 

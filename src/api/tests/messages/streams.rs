@@ -126,6 +126,20 @@ async fn a_stream_whose_text_became_void_ends_with_an_error() {
     assert_eq!(types(&events).iter().filter(|kind| kind.starts_with("message_")).count(), 1, "nothing follows");
 }
 
+/// Clients repeat an error of the server's, and then the tool would be called once more.
+#[tokio::test]
+async fn text_that_became_void_after_a_tool_ran_is_no_error_that_clients_repeat() {
+    let calls = Say::Calls("", vec![("echo", r#"{"n":1}"#)]);
+    let server = Server::new(vec![calls, Say::Break(&["Half"]), Say::Text(&["Whole."])]);
+    let events = server.stream(&ask("Go")).await;
+    let error = &events.last().unwrap()["error"];
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&json!("invalid_request_error"), &json!("provider_error")),
+        "{events:?}"
+    );
+}
+
 /// A frame's data is one line: another one would be lost to its reader.
 #[tokio::test]
 async fn arguments_in_several_lines_are_written_in_one() {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::types::{ErrorKind, Outcome, RunError};
+use crate::types::{ErrorKind, RunError};
 
 /// How Anthropic's clients recognise a conversation that is too long: they shorten it.
 const TOO_LONG: &str = "prompt is too long";
@@ -61,8 +61,8 @@ pub fn kind_of(status: u16) -> &'static str {
 }
 
 /// The kind of an error that ends a stream. Clients repeat what is an error of the server's, and not what they asked for.
-pub fn kind_in_stream(outcome: &Outcome) -> &'static str {
-    if outcome.may_be_repeated() { "api_error" } else { "invalid_request_error" }
+pub fn kind_in_stream(may_be_repeated: bool) -> &'static str {
+    if may_be_repeated { "api_error" } else { "invalid_request_error" }
 }
 
 /// A message of an error, as clients of this dialect expect it.

@@ -14,6 +14,7 @@ use serde::Serialize;
 pub use self::state::Shown;
 use self::state::{Progress, State};
 use self::text::Kind;
+use crate::api::wire::messages::error::kind_in_stream;
 use crate::api::wire::messages::frame::write;
 use crate::api::wire::messages::object::{MessageObject, OutBlock};
 use crate::api::wire::openai_error::ErrorObject;
@@ -79,7 +80,7 @@ impl Encoder for MessageEvents {
     }
 
     fn break_off(&mut self, error: ErrorObject, out: &mut BytesMut) {
-        self.0.write_error("api_error", error.code, &error.message, out);
+        self.0.write_error(self.0.kind_of_break(), error.code, &error.message, out);
     }
 }
 
@@ -135,7 +136,7 @@ impl State {
         }
         if self.shown.frames && self.text_out {
             let message = "What the model said is void, and this stream cannot take it back.";
-            self.write_error("api_error", "provider_error", message, out);
+            self.write_error(self.kind_of_break(), "provider_error", message, out);
             self.progress = Progress::Ended;
             return;
         }
@@ -150,6 +151,13 @@ impl State {
         }
         self.write_server_call(call, out);
         self.calls.push(call.clone());
+        self.has_called = true;
+    }
+
+    /// The kind of an error that ends the stream before its run ended. A client that repeated the request would have the
+    /// tools called once more.
+    fn kind_of_break(&self) -> &'static str {
+        kind_in_stream(!self.has_called)
     }
 
     fn end_call(&mut self, id: &CallId, outcome: &ToolOutcome, out: &mut BytesMut) {

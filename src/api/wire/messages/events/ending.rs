@@ -56,7 +56,7 @@ impl State {
         self.ended = Some(Box::new(outcome.clone()));
         if let Some(error) = &outcome.error {
             let code = ErrorObject::from(error).code;
-            self.write_error(kind_in_stream(outcome), code, &message_of(error), out);
+            self.write_error(kind_in_stream(outcome.may_be_repeated()), code, &message_of(error), out);
         } else {
             self.begin(out);
             self.write_end(out);

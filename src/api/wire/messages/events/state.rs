@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) blocks: Vec<(Option<u32>, Box<RawValue>)>,
     pub(super) open: Option<OpenText>,
     pub(super) calls: Vec<ToolCall>,
+    /// Whether the message has a call of the server's tools.
+    pub(super) has_called: bool,
     /// What the model call under way takes in, by estimate.
     pub(super) estimate: u64,
     pub(super) step: u32,
@@ -93,6 +95,7 @@ impl State {
             blocks: Vec::new(),
             open: None,
             calls: Vec::new(),
+            has_called: false,
             estimate: 0,
             step: 0,
             text_out: false,
