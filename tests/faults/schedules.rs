@@ -1,20 +1,23 @@
 //! Replicas that die while they fire schedules: each time of each schedule leads to one run, and none is left out.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use loopgate::failpoint::OF_SCHEDULES;
+use loopgate::failpoint::{OF_ASKED_SCHEDULES, OF_SCHEDULES};
+use loopgate::types::clock::now_ms;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{dies_within, scaled};
+use crate::support::cluster::checker::schedules::{Fired, ScheduleEvidence, ScheduledRun, check_schedules};
 use crate::support::redis::durable;
-use crate::support::{Reply, TestServer, Upstream, within};
+use crate::support::{Reply, TestServer, Upstream};
 
 /// Schedules of one test, which all fire in the same minute.
 const SCHEDULES: usize = 8;
+/// How long it is from one time at which they fire to the next, in milliseconds.
+const EVERY_MS: u64 = 60_000;
 /// It takes a minute until one fires.
-const FIRED: Duration = Duration::from_secs(90);
+const FIRED: Duration = Duration::from_secs(120);
 
 async fn create(server: &TestServer, number: usize) {
     let request = json!({"model": "test", "messages": [{"role": "user", "content": "Report."}]});
@@ -27,14 +30,37 @@ async fn list(server: &TestServer, path: &str) -> Vec<Value> {
     server.get(path).await.ok()["data"].as_array().expect("it is a list").clone()
 }
 
-/// The runs that a schedule says it began.
-fn runs_of(schedule: &Value) -> Vec<String> {
-    let firings = schedule["firings"].as_array().expect("it has firings");
-    let run = |firing: &Value| {
-        assert_eq!(firing["result"], "started", "{schedule}");
-        firing["run_id"].as_str().expect("it names its run").to_owned()
-    };
-    firings.iter().map(run).collect()
+/// What a server knows of all schedules.
+async fn evidence(server: &TestServer, from_ms: u64) -> ScheduleEvidence {
+    let until_ms = now_ms();
+    let mut found = ScheduleEvidence { every_ms: EVERY_MS, from_ms, until_ms, asked: 1, ..ScheduleEvidence::default() };
+    for schedule in list(server, "/v1/schedules").await {
+        let firings = schedule["firings"].as_array().expect("it has firings");
+        let fired = |firing: &Value| Fired {
+            due_ms: firing["due_ms"].as_u64(),
+            at_ms: firing["at_ms"].as_u64().expect("it says when"),
+            result: text(&firing["result"]),
+            run: text(&firing["run_id"]),
+        };
+        found.schedules.insert(text(&schedule["id"]), firings.iter().map(fired).collect());
+    }
+    for run in list(server, "/v1/runs?limit=100").await {
+        let run = server.get(&format!("/v1/runs/{}", text(&run["id"]))).await.ok();
+        let (schedule, status) = (text(&run["metadata"]["schedule_id"]), text(&run["status"]));
+        found.runs.insert(text(&run["id"]), ScheduledRun { schedule, status });
+    }
+    found
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Asks for a run of a schedule now; whether it was begun.
+async fn ask(server: &TestServer, id: &str) -> bool {
+    let request =
+        server.json(&format!("/v1/schedules/{id}/run"), &json!({})).header("idempotency-key", format!("now-{id}"));
+    request.send().await.is_ok_and(|answer| answer.status() == 202)
 }
 
 async fn patch(server: &TestServer, id: &str, body: &Value) {
@@ -59,47 +85,52 @@ async fn each_time_of_a_schedule_leads_to_one_run_whoever_dies() {
     for point in points {
         dying.push((point, start(Some(point)).await));
     }
+    let mut asking = start(Some(OF_ASKED_SCHEDULES[0])).await;
     let survivor = start(None).await;
+    // All of them fire at the same times: none of these comes while they are made.
+    let late = now_ms() % EVERY_MS > EVERY_MS / 2;
+    tokio::time::sleep(Duration::from_millis(if late { EVERY_MS - now_ms() % EVERY_MS } else { 0 })).await;
+    let from_ms = now_ms();
     // A replica knows at once of what it made itself, so those that are to die come to it.
     for number in 0..SCHEDULES {
         create(&dying[number % dying.len()].1, number).await;
     }
+    assert!(!ask(&asking, "s0").await, "the server lives on");
+    assert!(dies_within(&mut asking, FIRED).await, "the server does not come to {}", OF_ASKED_SCHEDULES[0]);
+    for number in 0..SCHEDULES {
+        let id = format!("s{number}");
+        assert!(ask(&survivor, &id).await && ask(&survivor, &id).await, "a request may be sent again");
+    }
     for (point, server) in &mut dying {
         assert!(dies_within(server, FIRED).await, "the server does not come to {point}");
     }
-    let schedules = within_minutes("all schedules to have fired", async {
-        loop {
-            let schedules = list(&survivor, "/v1/schedules").await;
-            if schedules.iter().all(|schedule| !runs_of(schedule).is_empty()) {
-                return schedules;
-            }
+    let has_fired = |found: &ScheduleEvidence| {
+        found.until_ms / EVERY_MS > from_ms / EVERY_MS
+            && !check_schedules(found).iter().any(|wrong| wrong.contains("did not fire"))
+    };
+    let mut found = evidence(&survivor, from_ms).await;
+    within_minutes("all schedules to have fired", async {
+        while !has_fired(&found) {
             tokio::time::sleep(Duration::from_millis(100)).await;
+            found = evidence(&survivor, from_ms).await;
         }
     })
     .await;
-    for schedule in &schedules {
-        patch(&survivor, schedule["id"].as_str().expect("it has an id"), &json!({"enabled": false})).await;
+    for id in found.schedules.keys() {
+        patch(&survivor, id, &json!({"enabled": false})).await;
     }
-    let schedules = list(&survivor, "/v1/schedules").await;
-    let said: Vec<String> = schedules.iter().flat_map(runs_of).collect();
-    let runs = within("all runs to end", async {
-        loop {
-            let runs = list(&survivor, "/v1/runs?limit=100").await;
-            if runs.iter().all(|run| run["status"] == "completed") {
-                return runs;
-            }
+    let until_ms = found.until_ms;
+    within_minutes("all runs to end", async {
+        while !found.runs.values().all(|run| run.status == "completed") || found.until_ms == until_ms {
             tokio::time::sleep(Duration::from_millis(100)).await;
+            found = evidence(&survivor, from_ms).await;
         }
     })
     .await;
-    let ids: BTreeSet<String> = runs.iter().map(|run| run["id"].as_str().expect("it has an id").to_owned()).collect();
-    assert_eq!(ids, said.iter().cloned().collect(), "{schedules:?}");
-    assert_eq!(ids.len(), said.len(), "a run for each firing: {schedules:?}");
-    for schedule in &schedules {
-        let times: Vec<_> = schedule["firings"].as_array().into_iter().flatten().map(|one| &one["due_ms"]).collect();
-        let once: BTreeSet<_> = times.iter().map(|time| time.as_u64()).collect();
-        assert_eq!(once.len(), times.len(), "{schedule}");
-    }
+    found.until_ms = until_ms;
+    assert_eq!(check_schedules(&found), [""; 0], "{found:#?}");
+    let fired = found.schedules.values().map(Vec::len).sum::<usize>();
+    assert!(fired >= 2 * SCHEDULES, "{found:#?}");
 }
 
 async fn within_minutes<T>(what: &str, wait: impl Future<Output = T>) -> T {
