@@ -17,7 +17,7 @@ use crate::support::upstream::{asked, declaration, is_list};
 use crate::support::{Reply, TestServer};
 
 /// What the model bills for a call.
-const BILLED: (u64, u64) = (20, 200);
+const BILLED: (u64, u64) = (150, 250);
 /// How long a tree may take to come to its end: its runs may have to be taken over, and others after them.
 const ENDED: Duration = Duration::from_secs(180);
 /// The tool that each run calls.
@@ -123,7 +123,9 @@ impl TreeServices {
              effect = \"idempotent\"\nparameters = {{ type = \"object\", properties = {{ path = {{ type = \"string\" }} }} }}\n",
             self.tool.address()
         );
-        format!("{}{breaker}{tool}{agents}", declaration(self.model.address()))
+        // So that a run does not reserve all that is left of a budget.
+        let model = format!("[models.test]\nmax_output_tokens = {}\n", BILLED.1);
+        format!("{}{breaker}{model}{tool}{agents}", declaration(self.model.address()))
     }
 
     /// How often the model was asked.
