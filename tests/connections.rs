@@ -356,7 +356,7 @@ async fn a_caller_that_reads_nothing_takes_little_memory_and_delays_no_other_cal
 #[tokio::test]
 async fn a_caller_that_reads_nothing_of_runs_below_takes_little_memory_and_delays_no_other_callers() {
     let staged = large_run(60, &format!("reader_memory = \"2MiB\"\n{KEYS}"), true).await;
-    many_read_nothing(staged, 100, "?delegate_events=true", &["?delegate_events=true"]).await;
+    many_read_nothing(staged, 300, "?delegate_events=true", &["?delegate_events=true"]).await;
 }
 
 /// Lets so many readers of a run ask for this and read nothing, while another reads the run in these ways.

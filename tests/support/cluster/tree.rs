@@ -105,14 +105,15 @@ impl TreeServices {
         Self { shape, model, tool }
     }
 
-    /// The configuration of servers. Each run has budgets of its own, which hold for those below it as well: those of `branch`, the
+    /// The configuration of servers. No run has all of those below it work at once, so that some come to their ends before a budget is
+    /// used up. Each run has budgets of its own, which hold for those below it as well: those of `branch`, the
     /// runs below the first, are of so many tokens.
     pub(crate) fn config(&self, branch: u64) -> String {
         let agent = |name: &str, delegate: &str, tokens: u64| {
             format!(
                 "[agents.{name}]\nmodel = \"scripted/test\"\ntools = [\"{TOOL}\"]\ndelegates = [\"{delegate}\"]\n\
                  description = \"Does a part.\"\nlimits = {{ token_budget = {tokens}, max_tool_calls = 10000 }}\n\
-                 [agents.{name}.delegation]\nmax_depth = 3\n[agents.{name}.loop_guard]\nenabled = false\n"
+                 [agents.{name}.delegation]\nmax_depth = 3\nmax_concurrent = 2\n[agents.{name}.loop_guard]\nenabled = false\n"
             )
         };
         let agents = [("tree", "branch", AMPLE), ("branch", "node", branch), ("node", "node", AMPLE)];
