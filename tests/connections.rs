@@ -160,19 +160,36 @@ async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any
 
 /// A run whose log has so many results of 50 KiB.
 async fn run_of_calls(calls: usize, settings: &str) -> (TestServer, String, [Box<dyn std::any::Any>; 2]) {
+    large_run(calls, settings, false).await
+}
+
+/// The same, where another run may have delegated to it: the run is that one then.
+async fn large_run(calls: usize, settings: &str, is_below: bool) -> (TestServer, String, [Box<dyn std::any::Any>; 2]) {
     let tools = ToolServer::start((0..calls).map(|_| Reply::plain("x".repeat(50 << 10)))).await;
     let calls = (0..calls).fold(Reply::stream(), |reply, index| {
         reply.tool_call(index, &format!("call_{index}"), "look", &json!({"note": index.to_string()}).to_string())
     });
-    let upstream = Upstream::start([calls.finish("tool_calls").usage(10, 5).done(), Reply::says("Done.")]).await;
-    let tool = format!("{}[agents.default]\ntools = [\"look\"]\n", tools.config("look", "read"));
+    let calls = [calls.finish("tool_calls").usage(10, 5).done(), Reply::says("Done.")];
+    let upstream = if is_below {
+        let delegates = Reply::calls("delegate", &json!({"agent": "default", "task": "Look."}));
+        Upstream::start([delegates].into_iter().chain(calls).chain([Reply::says("It is done.")])).await
+    } else {
+        Upstream::start(calls).await
+    };
+    let agents = "[agents.boss]\nmodel = \"scripted/test\"\ntools = []\ndelegates = [\"default\"]\n";
+    let tool = format!(
+        "{}{agents}[agents.default]\nmodel = \"scripted/test\"\ndescription = \"Looks.\"\ntools = [\"look\"]\n",
+        tools.config("look", "read")
+    );
     let tool = format!("{tool}[models.test]\ncontext_window = 10000000\n");
     let server = TestServer::builder(&format!("{}{tool}", config(&upstream, settings)));
     let server = server.env("LOOPGATE_LOG", "loopgate=debug").env("SLOW", "lg_slow").env("OTHER", "lg_other");
     let mut server = server.start().await;
     // Where there are keys.
     server.use_key("lg_slow");
-    let answer = server.post(ENDPOINT, &ask()).await;
+    let mut request = ask();
+    request["model"] = json!(if is_below { "boss" } else { "test" });
+    let answer = server.post(ENDPOINT, &request).await;
     let run = answer.header("x-loopgate-run-id").to_owned();
     answer.ok();
     (server, run, [Box::new(tools), Box::new(upstream)])
@@ -330,29 +347,45 @@ async fn a_caller_that_does_not_end_its_bodies_delays_no_other_callers() {
 /// A reader of a log holds a page of it for as long as its client takes nothing.
 #[tokio::test]
 async fn a_caller_that_reads_nothing_takes_little_memory_and_delays_no_other_callers() {
-    const READERS: usize = 300;
-    const MOST: u64 = 40 << 20;
     // More than the kernel takes for a connection.
-    let (mut server, run, _others) = run_of_calls(60, &format!("reader_memory = \"2MiB\"\n{KEYS}")).await;
+    let staged = run_of_calls(60, &format!("reader_memory = \"2MiB\"\n{KEYS}")).await;
+    many_read_nothing(staged, 300, "", &["?events=extension", "?stream=false"]).await;
+}
+
+/// Nor does one that is shown what happens in the runs below, each of which has a reader of its own.
+#[tokio::test]
+async fn a_caller_that_reads_nothing_of_runs_below_takes_little_memory_and_delays_no_other_callers() {
+    let staged = large_run(60, &format!("reader_memory = \"2MiB\"\n{KEYS}"), true).await;
+    many_read_nothing(staged, 300, "?delegate_events=true", &["?delegate_events=true"]).await;
+}
+
+/// Lets so many readers of a run ask for this and read nothing, while another reads the run in these ways.
+async fn many_read_nothing(
+    (mut server, run, _others): (TestServer, String, [Box<dyn std::any::Any>; 2]),
+    readers: usize,
+    asked: &str,
+    others: &[&str],
+) {
+    const MOST: u64 = 40 << 20;
     let before = server.resident_memory();
     let mut stalled = Vec::new();
-    for _ in 0..READERS {
+    for _ in 0..readers {
         let socket = TcpSocket::new_v4().expect("there are sockets");
         socket.set_recv_buffer_size(4 << 10).expect("it may be small");
         let stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
         let mut connection = Connection(BufReader::with_capacity(256, stream));
         let head = "host: localhost\r\nauthorization: Bearer lg_slow";
-        connection.send(&format!("GET /v1/runs/{run}/events HTTP/1.1\r\n{head}\r\n\r\n")).await;
+        connection.send(&format!("GET /v1/runs/{run}/events{asked} HTTP/1.1\r\n{head}\r\n\r\n")).await;
         assert!(connection.head().await.starts_with("http/1.1 200"));
         stalled.push(connection);
     }
     server.use_key("lg_other");
-    for query in ["?events=extension", "?stream=false"] {
+    for query in others {
         let whole = server.respond(server.request(Method::GET, &format!("/v1/runs/{run}/events{query}"))).await;
         assert!(within("the log", whole.bytes()).await.expect("it is whole").len() > 1_000_000, "{query}");
     }
     let grown = server.most_memory().saturating_sub(before);
-    assert!(grown < MOST, "{READERS} readers take {} KiB each", grown / 1024 / READERS as u64);
+    assert!(grown < MOST, "{readers} readers take {} KiB each", grown / 1024 / readers as u64);
 }
 
 #[tokio::test]

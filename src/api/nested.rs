@@ -2,6 +2,9 @@
 //!
 //! An event of another run is a frame of its own that names the run, and has no id: a client that comes back asks for what follows
 //! the last event of the run that it follows. All that happened in a run is shown before its end is.
+//!
+//! Each run is read by a reader of its own, which takes memory for what it reads as any reader does. One that waits for what is left
+//! of a run below gives its memory back meanwhile: what it has read then is a page at most, and runs with others below are few.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,6 +24,7 @@ use crate::agent::Agent;
 use crate::agent::Requester;
 use crate::agent::control::Following;
 use crate::agent::error::LookupError;
+use crate::agent::follow::page_memory::PageMemory;
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
@@ -31,8 +35,9 @@ use crate::api::wire::{Encoder, RunNames};
 use crate::types::delegate::{Delegated, StartedChild};
 use crate::types::{Event, Record, RunId, Tenant};
 
-/// Pieces of other runs' events that wait to be sent; a reader that takes nothing keeps those runs' readers waiting.
-const WAITING: usize = 8;
+/// Pieces of other runs' events that wait to be sent; a reader that takes nothing keeps those runs' readers waiting. They are not
+/// counted as read any more.
+const WAITING: usize = 1;
 /// How long a run that is about to begin is looked for.
 const FIND_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often.
@@ -48,12 +53,19 @@ pub struct Nest {
     agent: Agent,
     tenant: Tenant,
     agents: Option<Vec<String>>,
+    /// Where readers of the runs below take memory, if they do.
+    memory: Option<Arc<PageMemory>>,
 }
 
 impl Nest {
     /// For this caller.
     pub fn new(api: &Api, caller: &Caller) -> Self {
-        Self { agent: api.agent.clone(), tenant: caller.tenant.clone(), agents: caller.agents.clone() }
+        Self { agent: api.agent.clone(), tenant: caller.tenant.clone(), agents: caller.agents.clone(), memory: None }
+    }
+
+    /// What a reader of a run below takes memory from.
+    fn memory(&self) -> Option<PageMemory> {
+        self.memory.as_ref().map(|memory| memory.another())
     }
 
     /// The events of a run from its beginning on; `None` if it does not begin.
@@ -131,6 +143,7 @@ impl Below {
 async fn follow(nest: Nest, child: StartedChild, (out, is_found): (mpsc::Sender<Bytes>, Arc<AtomicBool>)) {
     let Some(Following { head, follower: Some(mut follower) }) = nest.follow(&child.run).await else { return };
     is_found.store(true, Ordering::Relaxed);
+    follower = follower.with_memory(nest.memory());
     let (mut names, (mut below, mut deeper)) = (RunNames::from(&head), Below::new(nest));
     loop {
         let records = tokio::select! {
@@ -147,6 +160,9 @@ async fn follow(nest: Nest, child: StartedChild, (out, is_found): (mpsc::Sender<
         let Ok(Some(records)) = records else { return };
         for record in records {
             let since = Instant::now();
+            if is_waited_for(&record) {
+                follower.lend_memory();
+            }
             while let Some(piece) = below.rest(&record, &mut deeper, since).await {
                 if out.send(piece).await.is_err() {
                     return;
@@ -161,6 +177,11 @@ async fn follow(nest: Nest, child: StartedChild, (out, is_found): (mpsc::Sender<
     }
 }
 
+/// Whether this record says that a run has ended, all events of which are to be shown before.
+fn is_waited_for(record: &Record) -> bool {
+    matches!(&record.event, Event::Delegated(delegated) if matches!(**delegated, Delegated::Completed(_)))
+}
+
 /// The frame of another run's event.
 fn frame(child: &StartedChild, record: &Record, names: &RunNames) -> Bytes {
     let mut out = BytesMut::new();
@@ -173,7 +194,8 @@ fn frame(child: &StartedChild, record: &Record, names: &RunNames) -> Bytes {
 }
 
 /// Streams what the follower finds, as the encoder writes it, and what happens in the runs below, then `[DONE]`.
-pub fn stream<E: Encoder>(nest: Nest, mut follower: Follower, encoder: E, names: &RunNames) -> Response {
+pub fn stream<E: Encoder>(mut nest: Nest, mut follower: Follower, encoder: E, names: &RunNames) -> Response {
+    nest.memory = follower.memory_for_another().map(Arc::new);
     if E::READERS_COME_BACK {
         follower = follower.movable();
     }
@@ -206,6 +228,9 @@ fn events<E: Encoder>(
                 Ok(Some(records)) => {
                     for record in records {
                         let since = Instant::now();
+                        if is_waited_for(&record) {
+                            follower.lend_memory();
+                        }
                         while let Some(piece) = below.rest(&record, &mut events, since).await {
                             yield Ok(piece);
                         }

@@ -8,6 +8,7 @@ pub(super) mod active;
 mod announcement;
 mod end;
 pub mod page_memory;
+mod side_by_side;
 pub mod tail;
 pub mod void;
 

@@ -29,6 +29,12 @@ impl PageMemory {
         Self { places, units, held: Vec::new(), wait: None, has_page: false }
     }
 
+    /// The same for another reader, which has taken nothing yet.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(self.places.clone(), self.units)
+    }
+
     /// Waits for memory for a page. A call that is dropped is continued by the next.
     pub(super) async fn take(&mut self) {
         while let Some(place) = self.places.get(self.held.len()) {
