@@ -111,7 +111,7 @@ impl Run {
         }
         let Limits { token_budget, cost_budget, .. } = self.spec.limits;
         let least = budget::least_of(&self.terms(), self.next_input());
-        let (owner, used) = (BudgetOwner::Run, self.used);
+        let (owner, used) = (BudgetOwner::Run, self.used_of_budgets());
         let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
             (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens())
         } else {
