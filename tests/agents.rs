@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Gate, Reply, TestServer, ToolServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
+const AGENT: &str = "/v1/agent/completions";
 
 /// A request for this agent or model, with more members.
 fn request(model: &str, more: &Value) -> Value {
@@ -204,4 +205,96 @@ async fn a_tools_own_timeout_ends_its_calls() {
     assert_eq!(tools.calls()[0].headers["x-loopgate-deadline-ms"], "300");
     let line = server.logged("a tool call failed").await;
     assert!(line.contains("WARN") && line.contains("look"), "{line}");
+}
+
+/// Gives the server an agent of the store.
+async fn put(server: &TestServer, name: &str, settings: &Value) -> Answer {
+    let request = server.request(reqwest::Method::PUT, &format!("/v1/agents/{name}"));
+    server.send(request.header("content-type", "application/json").body(settings.to_string())).await
+}
+
+#[tokio::test]
+async fn one_text_is_one_message_of_the_user() {
+    let upstream = Upstream::start(["One.", "Two.", "Three."].map(Reply::says)).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let asked = |more: &Value| {
+        let mut body = json!({"model": "test", "input": "What is it?"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let answer = server.post(AGENT, &asked(&json!({"agent": {"session_id": "s"}}))).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "One.");
+    server.post(AGENT, &asked(&json!({"agent": {"session_id": "s"}}))).await.ok();
+    server.post(CHAT, &asked(&json!({}))).await.ok();
+    let said = |request: &Value| request["messages"].clone();
+    let question = json!({"role": "user", "content": "What is it?"});
+    let told = upstream.requests();
+    assert_eq!([&told[0], &told[2]].map(said), [json!([question]), json!([question])]);
+    assert_eq!(told[1]["messages"].as_array().unwrap().len(), 3, "it continues the session: {}", told[1]);
+    assert!(told.iter().all(|request| request.get("input").is_none()), "{told:?}");
+    let both = asked(&json!({"messages": [question]}));
+    for (wrong, param, code) in [
+        (both, "input", "invalid_value"),
+        (json!({"model": "test", "input": ["What"]}), "input", "invalid_value"),
+        (json!({"model": "test", "input": null}), "messages", "missing_field"),
+    ] {
+        let refused = server.post(AGENT, &wrong).await;
+        assert_eq!((refused.status, refused.code()), (400, code), "{refused:?}");
+        assert_eq!(refused.body["error"]["param"], param);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_says_whether_a_request_is_streamed_that_does_not() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello."));
+    let agents = "[agents.live]\nmodel = \"test\"\nstream = true\n[agents.still]\nmodel = \"test\"\n";
+    let server = TestServer::start(&format!("{}{agents}", upstream.config())).await;
+    let stored = json!({"model": "test", "stream": true});
+    put(&server, "kept", &stored).await.ok();
+    let kind = async |path: &str, body: &Value| {
+        let response = server.respond(server.json(path, body)).await;
+        assert_eq!(response.status().as_u16(), 200, "{path} {body}");
+        let kind = response.headers()["content-type"].to_str().unwrap_or_default().to_owned();
+        assert!(response.text().await.unwrap().contains("Hello."), "{path} {body}");
+        kind
+    };
+    let (stream, plain) = ("text/event-stream", "application/json");
+    for (path, agent, more, expected) in [
+        (AGENT, "live", json!({}), stream),
+        (AGENT, "kept", json!({}), stream),
+        (AGENT, "live", json!({"stream": null}), stream),
+        (AGENT, "live", json!({"stream": false}), plain),
+        (AGENT, "live", json!({"agent": {"session_id": "s", "events": "none"}}), stream),
+        (AGENT, "still", json!({}), plain),
+        (AGENT, "still", json!({"stream": true}), stream),
+        (CHAT, "live", json!({}), plain),
+    ] {
+        assert_eq!(kind(path, &request(agent, &more)).await, expected, "{path} {agent} {more}");
+    }
+    for _ in 0..2 {
+        let request = server.json(AGENT, &request("live", &Value::Null)).header("idempotency-key", "again");
+        let response = server.respond(request).await;
+        assert_eq!(response.headers()["content-type"], stream, "also of the run of an earlier request");
+    }
+    let shown = server.get("/v1/agents/kept").await.ok();
+    assert_eq!(shown["effective"]["stream"], true, "{shown}");
+}
+
+#[tokio::test]
+async fn model_calls_are_unlimited_beside_another_limit() {
+    let calls = (0..230).map(|number| Reply::calls("calculator", &json!({"expression": format!("{number} + 1")})));
+    let upstream = Upstream::start(calls.chain([Reply::says("Done.")])).await;
+    let agent = "[agents.long]\nmodel = \"test\"\ntools = [\"calculator\"]\n\
+                 [agents.long.limits]\nmax_iterations = \"unlimited\"\ntoken_budget = 100_000_000\n";
+    let server = TestServer::start(&format!("{}{agent}", upstream.config())).await;
+    let answer = server.post(AGENT, &request("long", &json!({"agent": {"include_report": false}}))).await.ok();
+    assert_eq!((&answer["agent"]["stop_reason"], &answer["agent"]["iterations"]), (&json!("done"), &json!(231)));
+    let narrowed = request("long", &json!({"agent": {"limits": {"max_iterations": 1}}}));
+    upstream.then(Reply::calls("calculator", &json!({"expression": "1"})));
+    assert_eq!(server.post(AGENT, &narrowed).await.ok()["agent"]["stop_reason"], "max_iterations");
+    let bare = json!({"model": "test", "limits": {"max_iterations": "unlimited"}});
+    let refused = put(&server, "bare", &bare).await;
+    assert_eq!((refused.status, refused.code()), (400, "invalid_value"));
+    assert!(message(&refused).contains("needs another limit beside it"), "{refused:?}");
 }

@@ -1,5 +1,6 @@
 //! The commands of the binary that end by themselves.
 
+mod agents;
 mod declared;
 mod doctor;
 mod models;

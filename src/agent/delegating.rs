@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::store::Unavailable;
 use crate::types::delegate::{ChildEnd, StartedChild};
-use crate::types::{Message, RunId, RunSpec, Tenant};
+use crate::types::{Message, RunId, RunSpec, Tenant, Used};
 
 /// A run that is to begin.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub struct Child {
     pub task: Task,
     /// How long it may take, in milliseconds.
     pub timeout_ms: u64,
+    /// What of the budgets of the run that begins it is not for it, nor for those below it.
+    pub kept: Used,
 }
 
 /// What a run is to do.

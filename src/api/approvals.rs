@@ -52,7 +52,7 @@ pub async fn decide(
     let by = caller.key_name.as_deref().unwrap_or_default();
     let key = identity.chosen_key(&format!("runs/{id}/approvals/{by}"), &caller, text)?;
     let shape = ResponseShape {
-        stream: decided.stream,
+        stream: Some(decided.stream),
         events: EventsMode::Native,
         include_usage: false,
         include_report: decided.include_report,
@@ -70,7 +70,7 @@ pub async fn decide(
     new.memory = Arc::new(body.into_memory());
     let started = api.agent.admission().start(new, key.as_ref()).await;
     let mut started = started.map_err(|refusal| caller.told(refusal))?;
-    if shape.stream {
+    if decided.stream {
         started.follower = started.follower.with_memory(memory);
     }
     let replayed = started.replayed;

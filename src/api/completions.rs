@@ -134,7 +134,7 @@ async fn complete(
         Ok(started) => started,
         Err(refusal) => return Ok(*refusal),
     };
-    if shape.stream {
+    if shape.is_stream_of(&started.head) {
         started.follower = started.follower.with_memory(memory);
     }
     let (replayed, session) = (started.replayed, started.session.clone());
@@ -224,7 +224,7 @@ pub async fn respond(
     if shape.background {
         return Ok(accepted(&head, replayed));
     }
-    if !shape.stream {
+    if !shape.is_stream_of(&head) {
         return unary(follower, names, shape.include_report, identity).await;
     }
     Ok(match shape.events {

@@ -18,9 +18,10 @@ use crate::api::wire::openai_chat::shape::ResponseShape;
 use crate::types::{CallId, Role, SessionId};
 
 /// What its body may have. What is unknown would be sent to upstreams, so it may not.
-const MEMBERS: [&str; 20] = [
+const MEMBERS: [&str; 21] = [
     "agent",
     "frequency_penalty",
+    "input",
     "max_completion_tokens",
     "max_tokens",
     "messages",

@@ -3,25 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::composite;
 use super::context;
 use super::fallbacks::{self, find_upstream};
 use super::guard::{self, TextBounds};
 use super::known_tools::{KnownTools, refuse_flush_without_tool, refuse_unknown_tools};
+use super::limits::LimitsConfig;
 use super::profile::Profile;
 use super::prompt::PromptConfig;
-use super::quantity::seconds;
-use super::quota::ShareConfig;
 use super::reader::Section;
 use super::report::Report;
 use super::rules;
 use super::tool_pattern::ToolPattern;
 use super::upstream::Upstream;
-use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, whole};
-use crate::types::Micros;
+use super::value::{PLAIN_NAME, Word, is_plain_name};
 use crate::types::approval::ApprovalTerms;
 use crate::types::guard::{Guards, InputMode};
 use crate::types::policy::{Layer, LayerOwner};
@@ -36,9 +33,6 @@ pub const BUILTIN_TOOLS: [&str; 3] = ["calculator", "current_time", "json_query"
 
 /// Those that a model is offered if nothing else is said.
 const OFFERED_TOOLS: [&str; 2] = ["calculator", "current_time"];
-
-/// The most model calls that any run may be given.
-pub const MAX_ITERATIONS_CEILING: u32 = 200;
 
 /// A model with instructions, tools and bounds.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +57,8 @@ pub struct AgentConfig {
     pub always_offered: Vec<String>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
+    /// Whether a request that does not say how it is to be answered is answered with a stream, where it may be either.
+    pub streams: bool,
     /// How the loop of its runs treats what goes wrong in it.
     pub rules: Arc<LoopRules>,
     /// Whether traces may tell what is said in its runs.
@@ -77,25 +73,6 @@ pub struct AgentConfig {
     pub guards: Arc<Guards>,
     /// What its prompts have beside `system`.
     pub prompt: Arc<PromptConfig>,
-}
-
-/// The ceiling of an agent's runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitsConfig {
-    /// Most model calls.
-    pub max_iterations: u32,
-    /// Most calls of server-side tools; `None` for any number.
-    pub max_tool_calls: Option<u32>,
-    /// From start to end of a run.
-    pub timeout: Duration,
-    /// For each tool call.
-    pub tool_timeout: Duration,
-    /// Most input and output tokens of a run.
-    pub token_budget: Option<u64>,
-    /// Most money of a run.
-    pub cost_budget: Option<Micros>,
-    /// What they share.
-    pub shared: ShareConfig,
 }
 
 impl AgentConfig {
@@ -145,7 +122,7 @@ impl AgentConfig {
         let hedge_after = read_hedge_after(section, parent);
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = read_tools(section, parent, known_tools);
-        let on_limit = read_on_limit(section, parent);
+        let (on_limit, streams) = (read_on_limit(section, parent), read_stream(section, parent));
         composite::refuse_synthesis(section, composite.as_deref(), on_limit);
         let (context, texts) = section.section("context", |context| {
             let texts = TextBounds::read(context, parent.map(|parent| &*parent.guards));
@@ -163,6 +140,7 @@ impl AgentConfig {
             max_offered_tools: read_max_offered_tools(section, parent),
             always_offered: read_always_offered(section, parent),
             on_limit,
+            streams,
             rules: rules::read(section, parent.map(|parent| &*parent.rules), (context, composite)),
             trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
@@ -245,6 +223,15 @@ fn read_on_limit(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> OnL
     )
 }
 
+fn read_stream(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {
+    section.key(
+        "stream",
+        "Whether `POST /v1/agent/completions` answers a request with a stream that does not say `stream`. All other endpoints do what \
+         their dialect does.",
+        parent.is_some_and(|parent| parent.streams),
+    )
+}
+
 fn read_hedge_after(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Option<Duration> {
     let own = section.optional(
         "hedge_after",
@@ -293,54 +280,6 @@ fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -
     )
 }
 
-impl LimitsConfig {
-    fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
-        let Iterations(max_iterations) = section.key(
-            "max_iterations",
-            "Most model calls in a run.",
-            Iterations(parent.map_or(20, |parent| parent.max_iterations)),
-        );
-        let max_tool_calls = section.optional(
-            "max_tool_calls",
-            "Most calls of server-side tools in a run. Those beyond it are not made, and `on_limit` says what follows. If absent, \
-             there may be any number.",
-        );
-        let timeout = section.key(
-            "timeout",
-            "Most time for a run, not counting the time that it waits for its client. After a crash, at most 15 s of \
-             downtime count.",
-            parent.map_or(seconds(300), |parent| parent.timeout),
-        );
-        let tool_timeout = section.key(
-            "tool_timeout",
-            "Most time for one tool call.",
-            parent.map_or(seconds(120), |parent| parent.tool_timeout),
-        );
-        let token_budget =
-            section.optional("token_budget", "Most input and output tokens of a run, over all of its model calls.");
-        let cost_budget = section.optional("cost_budget_usd", "Most that a run may cost.");
-        let inherited = parent.and_then(|parent| parent.cost_budget).map(Budget);
-        let cost_budget = section.or_inherited("cost_budget_usd", cost_budget, inherited);
-        Self {
-            max_iterations,
-            max_tool_calls: section.or_inherited(
-                "max_tool_calls",
-                max_tool_calls,
-                parent.and_then(|parent| parent.max_tool_calls),
-            ),
-            timeout,
-            tool_timeout,
-            token_budget: section.or_inherited(
-                "token_budget",
-                token_budget,
-                parent.and_then(|parent| parent.token_budget),
-            ),
-            cost_budget: cost_budget.map(|Budget(money)| money),
-            shared: ShareConfig::of_agent(section, parent.map(|parent| &parent.shared)),
-        }
-    }
-}
-
 /// How many models the upstreams have by what is declared; those that are not declared are unknown yet.
 fn models_at_least(upstreams: &[Upstream]) -> usize {
     upstreams.iter().filter_map(Upstream::declared_models).sum()
@@ -349,40 +288,4 @@ fn models_at_least(upstreams: &[Upstream]) -> usize {
 impl Word for OnLimit {
     const WORDS: &'static [(&'static str, Self)] =
         &[("stop", Self::Stop), ("synthesize", Self::Synthesize), ("error", Self::Error)];
-}
-
-struct Iterations(u32);
-
-impl FromToml for Iterations {
-    fn form() -> String {
-        format!("integer up to {MAX_ITERATIONS_CEILING}")
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        whole(value, MAX_ITERATIONS_CEILING).map(Self)
-    }
-
-    fn show(&self) -> String {
-        self.0.show()
-    }
-}
-
-/// Money above zero: a budget of nothing would refuse every run.
-struct Budget(Micros);
-
-impl FromToml for Budget {
-    fn form() -> String {
-        Micros::form()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        match Micros::read(value)? {
-            Micros(0) => Err(Misread::new(value, "must be above 0; leave it out for no limit")),
-            money => Ok(Self(money)),
-        }
-    }
-
-    fn show(&self) -> String {
-        self.0.show()
-    }
 }

@@ -29,6 +29,7 @@ mod hook;
 mod identity;
 pub mod key;
 mod known_tools;
+mod limits;
 mod mcp;
 mod memory;
 mod metrics;
@@ -80,7 +81,7 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
+pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
 pub use agent_reader::{AgentReader, ReadAgent};
 pub use answers_later::AnswersLater;
 pub use builtin_tool::{BuiltinTools, DECLARED_TOOLS, HttpRequestConfig, WebFetchConfig};
@@ -88,6 +89,7 @@ pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use hook::{HookAction, HookCommand, HookConfig, LONGEST_RETRIES, SigningSecret, Webhook};
 pub use identity::{Identity, SentIdentity};
+pub use limits::{LimitsConfig, MAX_ITERATIONS_CEILING};
 pub use mcp::{
     CallerCredentials, ClientAuth, CredentialFile, Grant, Hints, MAX_NAME as MAX_MCP_NAME, McpAccess, McpCommand,
     McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpSession, McpTransport, OAuthConfig, is_free_header,

@@ -240,6 +240,9 @@ pub struct RunSpec {
     /// Whether traces tell nothing that is said in it, whatever they tell of others.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hides_content: bool,
+    /// Whether a request for it that does not say how it is to be answered is answered with a stream, where it may be either.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub streams: bool,
     /// The id of the request that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,

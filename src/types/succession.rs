@@ -64,6 +64,7 @@ impl RunSpec {
             trace: kept.trace,
             // What one of its agents keeps from traces stays out of them.
             hides_content: kept.hides_content || next.hides_content,
+            streams: kept.streams,
             request_id: kept.request_id,
             claim: kept.claim,
             metadata: kept.metadata,

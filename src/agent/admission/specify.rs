@@ -135,10 +135,9 @@ pub(super) type Offered<'a> = (&'a Selected, &'a ServerTools);
 type Pinned = Result<RunSpec, StartError>;
 
 /// The specification of a run that is told nothing yet, and whose context is not estimated.
-pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered: Offered<'_>) -> Pinned {
-    let ((session, asked), (selected, servers)) = (asked, offered);
-    let price::Counted { options, price, warnings } = price::counted(&new.options, &resolved.called);
-    let Resolved { agent_name, settings, called, fallbacks, agent_version } = resolved;
+pub(super) fn pinned(new: &NewRun, (session, name): Asked<'_>, of: Resolved, (tools, servers): Offered<'_>) -> Pinned {
+    let price::Counted { options, price, warnings } = price::counted(&new.options, &of.called);
+    let Resolved { agent_name, settings, called, fallbacks, agent_version } = of;
     let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
     Ok(RunSpec {
         id: new.id.clone(),
@@ -151,7 +150,7 @@ pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered
         created_ms: now_ms(),
         parent: None,
         tree: None,
-        model: asked.to_owned(),
+        model: name.to_owned(),
         agent: agent_name,
         agent_version,
         upstream: called.upstream,
@@ -166,14 +165,15 @@ pub(super) fn pinned(new: &NewRun, asked: Asked<'_>, resolved: Resolved, offered
         input_since: 0,
         input: requested(&new.id, 0, new.messages.clone()),
         context_tokens: 0,
-        tools: selected.names(&options),
-        search: selected.search(),
+        tools: tools.names(&options),
+        search: tools.search(),
         offer: servers.offer().hash().clone(),
-        own_tools: selected.own(),
+        own_tools: tools.own(),
         client_tools: new.client_tools.clone(),
         servers: None,
         trace: None,
         hides_content: !settings.trace_content,
+        streams: settings.streams,
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),

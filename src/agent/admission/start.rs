@@ -306,7 +306,9 @@ impl Admission {
         let idle = Idle::created(log, &records, lease, counted, &self.launcher.telemetry);
         let (commands, tools) = (0, Some(tools));
         let prepared = Prepared { history, budget, account, commands, nudges, memory, first_step_began, tools };
-        let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, new.waits_for_the_end);
+        // The agent may have it answered with a stream that does not ask for one.
+        let waits_for_the_end = new.waits_for_the_end && !spec.streams;
+        let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, waits_for_the_end);
         Started::new(&spec, turn, follower, budget)
     }
 }

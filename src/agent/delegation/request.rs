@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::agent::delegating::{Child, Task};
 use crate::agent::request::{AskedPrompt, ChildOf, NewRun};
-use crate::types::lineage::{Link, Parent};
+use crate::types::lineage::{Link, Parent, Tree};
 use crate::types::prompt::PromptMode;
 use crate::types::sampling::Sampling;
 use crate::types::trace::SpanKey;
-use crate::types::{Message, Role, RunSpec};
+use crate::types::{Message, Role, RunSpec, Used};
 
 /// How many steps may be voided because the model's stream broke: no client has seen any text of them.
 const MAX_DISCARDS: u32 = 2;
@@ -26,7 +26,7 @@ pub(super) fn request(parent: &RunSpec, child: &Child) -> NewRun {
             depth: started.depth,
             max_output_chars: rules.max_output_chars,
         }),
-        tree: parent.tree.clone().unwrap_or_default(),
+        tree: tree(parent, child.kept),
         policy: parent.policy.clone(),
         max_iterations: rules.max_iterations,
         timeout_ms: child.timeout_ms,
@@ -53,4 +53,17 @@ pub(super) fn request(parent: &RunSpec, child: &Child) -> NewRun {
     new.trace = parent.outgoing_trace(SpanKey::ToolCall(&started.call_id, 1));
     new.prompt = Some(Box::new(AskedPrompt { mode: Some(PromptMode::Minimal), ..AskedPrompt::default() }));
     new
+}
+
+/// What it shares with the runs above it: of the budgets of `parent` all but what that keeps for itself.
+fn tree(parent: &RunSpec, kept: Used) -> Arc<Tree> {
+    let mut tree = parent.tree.clone().unwrap_or_default();
+    if kept.is_nothing() {
+        return tree;
+    }
+    for bound in Arc::make_mut(&mut tree).bounds.iter_mut().filter(|bound| bound.run == parent.id) {
+        bound.tokens = bound.tokens.map(|tokens| tokens.saturating_sub(kept.tokens));
+        bound.cost = bound.cost.map(|cost| cost.saturating_sub(kept.cost));
+    }
+    tree
 }

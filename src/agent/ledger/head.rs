@@ -64,6 +64,9 @@ pub struct Head {
     /// Whether its streams show what happens in the runs below it, unless their reader asks for it otherwise.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shows_delegates: bool,
+    /// Whether a request for it that does not say how it is to be answered is answered with a stream, where it may be either.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub streams: bool,
     /// Whether all that it does is to shorten what models are shown of its session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compacts: bool,
@@ -122,6 +125,7 @@ impl Head {
             trace: spec.trace.clone(),
             parent: spec.parent.clone(),
             shows_delegates: spec.tree.is_some() && spec.rules.delegation.shows_events,
+            streams: spec.streams,
             compacts: spec.compacts,
         }
     }

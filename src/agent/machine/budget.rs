@@ -15,6 +15,8 @@ const OUTPUT_FLOOR: u64 = 256;
 const CLOSING_OUTPUT: u64 = 1024;
 /// A budget is warned about once four fifths of it are used.
 const WARN_RATIO: (u64, u64) = (4, 5);
+/// Of what is left of a budget, a run keeps one of so many parts for its closing answer from the runs below it.
+const KEPT_PART: u64 = 4;
 
 /// Which call is planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,20 @@ pub fn plan_beside(
     let output = wanted.output_tokens.min(first.output_tokens);
     let planned = plan(limits, terms, used + first.whole(), context_tokens, purpose).ok()?;
     (planned.output_tokens >= output).then(|| with_output(&terms.price, planned, output))
+}
+
+/// What a run keeps of its budgets for its closing answer while runs below it take from them: what that call takes at most, and no
+/// more than a quarter of what is left.
+pub fn kept_for_closing(limits: &Limits, terms: &CallTerms, used: Used, context_tokens: u64) -> Used {
+    let unbounded = Limits { token_budget: None, cost_budget: None, ..*limits };
+    let Ok(closing) = plan(&unbounded, terms, used, context_tokens, Purpose::Closing) else { return Used::default() };
+    let part = |budget: Option<u64>, used: u64, closing: u64| {
+        budget.map_or(0, |budget| closing.min(budget.saturating_sub(used) / KEPT_PART))
+    };
+    Used {
+        tokens: part(limits.token_budget, used.tokens, closing.tokens()),
+        cost: Micros(part(limits.cost_budget.map(|money| money.0), used.cost.0, closing.cost.0)),
+    }
 }
 
 /// The least that is worth asking for in place of a planned call.
@@ -267,6 +283,21 @@ mod tests {
         let used = Used { tokens: planned.tokens(), ..Used::default() };
         assert!(plan(&spec.limits, &spec.terms(), used, 100, Purpose::Closing).is_ok());
         assert!(plan(&spec.limits, &spec.terms(), used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
+    }
+
+    #[test]
+    fn what_is_kept_from_runs_below_is_a_closing_answer_and_a_quarter_of_what_is_left_at_most() {
+        let mut spec = spec();
+        let kept = |limits: &Limits, used| {
+            kept_for_closing(limits, &spec.terms(), Used { tokens: used, cost: Micros(used) }, 1_000)
+        };
+        assert_eq!(kept(&spec.limits, 0), Used::default(), "nothing bounds those");
+        let limits = Limits { token_budget: Some(100_000), ..spec.limits };
+        assert_eq!(kept(&limits, 0).tokens, 1_100 + CLOSING_OUTPUT);
+        assert_eq!((kept(&limits, 96_000).tokens, kept(&limits, 200_000).tokens), (1_000, 0));
+        spec.price = Price::from_usd(1.0, 1.0, 10.0);
+        let limits = Limits { cost_budget: Some(Micros(4_000)), ..spec.limits };
+        assert_eq!(kept_for_closing(&limits, &spec.terms(), Used::default(), 1_000).cost, Micros(1_000));
     }
 
     #[test]

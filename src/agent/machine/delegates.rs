@@ -1,11 +1,12 @@
 //! The runs that a run's calls have begun.
 
-use super::Run;
 use super::calls::{Executor, OpenCall};
 use super::children::Children;
+use super::{Run, budget};
 use crate::types::delegate::{CompletedChild, DELEGATE, Delegated, StartedChild};
+use crate::types::run::OnLimit;
 use crate::types::taken::Taken;
-use crate::types::{CallId, StopReason, Usage};
+use crate::types::{CallId, StopReason, Usage, Used};
 
 impl Run {
     /// Takes in what happened to a run that it began.
@@ -54,6 +55,24 @@ impl Run {
     pub(super) fn delegated(&self) -> Option<Box<Taken>> {
         let ended = self.known_children()?.ended;
         Some(Box::new(ended))
+    }
+
+    /// What is used of its budgets, as far as it knows: by itself, and by the runs below it that have ended.
+    pub(super) fn used_of_budgets(&self) -> Used {
+        let below = self.known_children().map(|children| children.ended).unwrap_or_default();
+        self.used + Used { tokens: below.usage.total(), cost: below.cost }
+    }
+
+    /// What of its budgets is kept from the runs that it begins now, so that there is room for its closing answer once these have
+    /// taken all else.
+    #[must_use]
+    pub fn kept_for_closing(&self) -> Used {
+        if self.spec.on_limit != OnLimit::Synthesize || self.limit.is_some() {
+            return Used::default();
+        }
+        let answers = u64::from(self.calls_of_step()) * u64::from(self.spec.rules.delegation.max_output_chars);
+        let tokens = self.context.tokens() + budget::estimate(usize::try_from(answers).unwrap_or(usize::MAX));
+        budget::kept_for_closing(&self.spec.limits, &self.terms(), self.used_of_budgets(), tokens)
     }
 
     /// How many calls of the present step are the server's to answer, and are not cut.

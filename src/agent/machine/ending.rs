@@ -128,7 +128,7 @@ impl Run {
         // After the first call, a step needs room for the closing answer behind it as well.
         let is_kept = self.spec.on_limit == OnLimit::Synthesize && self.iterations > 0;
         let kept = if is_kept { budget::closing_of(&terms, input) } else { Reservation::default() };
-        let (owner, used) = (BudgetOwner::Run, self.used);
+        let (owner, used) = (BudgetOwner::Run, self.used_of_budgets());
         let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
             (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens() + kept.tokens())
         } else {

@@ -138,13 +138,13 @@ impl Run {
             return Step::AskStartHooks;
         }
         if let Some(composite) = &self.spec.rules.composite {
-            return self.next_of_composite(composite);
+            return self.due_warning().unwrap_or_else(|| self.next_of_composite(composite));
         }
         if self.empty > MAX_EMPTY {
             return Step::Finish(StopReason::EmptyResponse);
         }
-        if let Some((kind, used, limit)) = budget::due_warning(&self.spec.limits, self.used, &self.warned) {
-            return Step::WarnBudget { kind, used, limit };
+        if let Some(warning) = self.due_warning() {
+            return warning;
         }
         if let Some(limit) = self.limit {
             // The closing answer was voided: there is no second one.
@@ -169,9 +169,11 @@ impl Run {
             }
             Err(StopReason::ContextLimit)
         } else {
+            // What others take is refused where it is counted, unless a closing answer is to be made of the rest.
+            let used = if synthesize { self.used_of_budgets() } else { self.used };
             let plan = |keep_reserve| {
                 let purpose = Purpose::Step { keep_reserve };
-                budget::plan(&self.spec.limits, &self.terms(), self.used, self.next_input(), purpose)
+                budget::plan(&self.spec.limits, &self.terms(), used, self.next_input(), purpose)
             };
             // The first call may answer as well as a closing one, and may call tools besides.
             plan(synthesize).or_else(|limit| if synthesize && self.iterations == 0 { plan(false) } else { Err(limit) })
@@ -181,6 +183,12 @@ impl Run {
             Err(limit) if synthesize => self.closing_call(limit).unwrap_or(Step::Finish(limit)),
             Err(limit) => Step::Finish(limit),
         }
+    }
+
+    /// What is to be said of a budget of the run, which those below it use too.
+    fn due_warning(&self) -> Option<Step> {
+        let due = budget::due_warning(&self.spec.limits, self.used_of_budgets(), &self.warned);
+        due.map(|(kind, used, limit)| Step::WarnBudget { kind, used, limit })
     }
 
     /// What is to be said of the model before it is called.
@@ -216,8 +224,8 @@ impl Run {
         if self.has_outgrown_model() {
             return None;
         }
-        let reserve =
-            budget::plan(&self.spec.limits, &self.terms(), self.used, self.context.tokens(), Purpose::Closing).ok()?;
+        let (used, tokens) = (self.used_of_budgets(), self.context.tokens());
+        let reserve = budget::plan(&self.spec.limits, &self.terms(), used, tokens, Purpose::Closing).ok()?;
         Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
     }
 
@@ -251,7 +259,7 @@ impl Run {
         let mut open = self.calls.iter().filter(may_begin).peekable();
         let Some(first) = open.peek() else {
             let waits = self.pending_calls().next().is_some();
-            return if waits { Step::AwaitServices } else { Step::CompleteStep };
+            return if waits { self.due_warning().unwrap_or(Step::AwaitServices) } else { Step::CompleteStep };
         };
         if first.executor == Executor::Run {
             return Step::AnswerCall(first.call.clone());

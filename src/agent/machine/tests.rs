@@ -73,6 +73,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         guarded: Vec::new(),
         bounds_output: false,
         hides_content: false,
+        streams: false,
         rules: Arc::new(LoopRules { loop_guard: LoopGuardRules::off(), ..LoopRules::default() }),
         limits: limits(),
         policy: None,

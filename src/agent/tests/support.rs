@@ -355,6 +355,7 @@ fn with_shares(
         max_offered_tools: 64,
         always_offered: Vec::new(),
         on_limit: OnLimit::Stop,
+        streams: false,
         rules: Arc::new(rules),
         trace_content: true,
         limits,

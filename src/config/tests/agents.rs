@@ -24,6 +24,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         tools = ['calc*']
         hedge_after = '1500ms'
         on_limit = 'error'
+        stream = true
         trace_content = false
         [agents.default.limits]
         max_iterations = 200
@@ -43,6 +44,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         max_offered_tools: 64,
         always_offered: vec![],
         on_limit: OnLimit::Error,
+        streams: true,
         rules: Arc::default(),
         trace_content: false,
         limits: LimitsConfig {
@@ -61,6 +63,39 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
     };
     assert_eq!(settings.agents["small"], expected);
     assert_eq!(settings.agents["default"].limits.max_iterations, 200);
+}
+
+#[test]
+fn model_calls_are_unlimited_only_beside_another_limit() {
+    let text = "
+        [agents.default.limits]
+        timeout = '60s'
+        [agents.a.limits]
+        max_iterations = 'unlimited'
+        token_budget = 1000
+        [agents.b.limits]
+        max_iterations = 'unlimited'
+        timeout = '10s'
+        [agents.c.limits]
+        max_iterations = 'unlimited'
+        cost_budget_usd = 0.5
+        [agents.d]
+        profile = 'claw'
+        [agents.e]
+        profile = 'claw'
+        [agents.e.limits]
+        max_iterations = 7
+        ";
+    let settings = load(text);
+    let most = |name: &str| settings.agents[name].limits.max_iterations;
+    assert_eq!(["a", "b", "c", "d", "e"].map(most), [1_000, 1_000, 1_000, 1_000, 7]);
+    let wrong = "[agents.default.limits]\ntimeout = '60s'\n[agents.a.limits]\nmax_iterations = 'unlimited'\n\
+                 [agents.b.limits]\nmax_iterations = 'many'\n[agents.c.limits]\nmax_iterations = 0";
+    assert_snapshot!(mistakes(wrong), @r#"
+    loopgate.toml:4: agents.a.limits.max_iterations: `"unlimited"` needs another limit beside it: set `timeout`, `token_budget` or `cost_budget_usd`
+    loopgate.toml:6: agents.b.limits.max_iterations: must be an integer from 1 to 200, or "unlimited"
+    loopgate.toml:8: agents.c.limits.max_iterations: must be an integer from 1 to 200
+    "#);
 }
 
 #[test]

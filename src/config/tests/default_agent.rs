@@ -34,6 +34,7 @@ fn nothing_written_declares_the_default_agent() {
             max_offered_tools: 64,
             always_offered: [],
             on_limit: Stop,
+            streams: false,
             rules: LoopRules {
                 tool_errors: ToolErrors {
                     ends_run: [],

@@ -61,7 +61,7 @@ fn an_agent_starts_from_the_numbers_of_its_profile() {
             ApprovalMode::Pause,
         ),
         ("goclaw", (20, 120, 600, OnLimit::Stop), (llm, 4, false, Some(50), None, true), ApprovalMode::Pause),
-        ("claw", (200, 120, 600, OnLimit::Error), (local, 4, false, None, Some(200_000), true), ApprovalMode::Deny),
+        ("claw", (1_000, 120, 300, OnLimit::Error), (local, 4, false, None, Some(200_000), true), ApprovalMode::Deny),
         ("own", (30, 120, 600, OnLimit::Error), (llm, 8, true, None, None, false), ApprovalMode::Wait),
     ];
     for (name, limits, context, approval) in expected {

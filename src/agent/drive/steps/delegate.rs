@@ -78,7 +78,7 @@ pub(super) async fn delegate(driver: &mut Driver, call: &ToolCall) -> Result<(),
         (None, TaskHistory::Fork) => forked(driver, &task.text()),
         (None, TaskHistory::Fresh) => Task::Alone(task.text()),
     };
-    let child = Child { started, task, timeout_ms };
+    let child = Child { started, task, timeout_ms, kept: driver.recorder.run().kept_for_closing() };
     let begun_run = begin(driver, &child).await?;
     failpoint::hit("delegate.begun");
     match begun_run {

@@ -4,6 +4,7 @@ use super::*;
 use crate::agent::delegating::{Begun, Child, Task};
 use crate::agent::machine::tests::spec;
 use crate::agent::tests::quota::{keyed, quotas, runs as at_once};
+use crate::types::Used;
 use crate::types::policy::{Layer, Mode, Rule};
 
 fn rule(tool: &str) -> Rule {
@@ -80,7 +81,7 @@ async fn a_run_that_is_wanted_no_more_never_begins() {
     let call = parent.id.call(1);
     let run = call.child().unwrap();
     let started = StartedChild { step: 1, call_id: call, run: run.clone(), agent: "worker".to_owned(), depth: 1 };
-    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000 };
+    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000, kept: Used::default() };
     delegating.stop(&tenant(), &parent.id, &run).await.unwrap();
     let begun = delegating.begin(&parent, &child).await;
     assert!(!matches!(begun, Ok(Begun::Live | Begun::Ended(_))), "{begun:?}");

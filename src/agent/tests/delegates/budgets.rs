@@ -8,8 +8,9 @@ use crate::agent::ledger::keys;
 use crate::agent::limits::holds::Hold;
 use crate::agent::tests::contention::Distant;
 use crate::store::{Order, Scan};
-use crate::types::Micros;
+use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
+use crate::types::{BudgetOwner, Micros};
 
 /// A boss that has two in the middle have two workers each do something.
 fn tree() -> Arc<Team> {
@@ -115,4 +116,65 @@ async fn calls_are_counted_for_the_tree() {
     let root = begun(&records)[0].call_id.run().unwrap();
     let counted = store.counter(&keys::tree_partition(&tenant(), &root), &keys::tree_calls()).await.unwrap();
     assert_eq!(counted, 4);
+}
+
+/// Calls `echo` so often, then is done. Each call of the model takes 110 tokens.
+fn busy(messages: &[Message], steps: usize) -> Does {
+    let made = messages.iter().filter(|message| message.role == Role::Tool).count();
+    if made < steps {
+        Does::Calls(vec![("echo".to_owned(), serde_json::json!({"n": made}).to_string())])
+    } else {
+        Does::Says("done".to_owned())
+    }
+}
+
+/// A boss with a budget of so many tokens that has two workers do something, which takes so many calls of the model.
+fn busy_team(tokens: u64, steps: usize, on_limit: OnLimit) -> (Arc<Team>, Vec<Member>) {
+    let model = Team::new(move |name, messages| match name {
+        // A closing answer is asked for in a message behind the results.
+        "boss" if messages.iter().any(|message| message.role == Role::Tool) => {
+            let told: Vec<_> = messages.iter().filter(|message| message.role == Role::Tool).map(said).collect();
+            Does::Says(told.join("; "))
+        }
+        "boss" => Does::Calls(vec![hands("worker", "a"), hands("worker", "b")]),
+        _ => busy(messages, steps),
+    });
+    let boss = delegating("boss", &["worker"], |_| {});
+    let boss = Member::new("boss", move |config| {
+        (boss.change)(config);
+        (config.limits.token_budget, config.on_limit) = (Some(tokens), on_limit);
+    });
+    (model, vec![boss, plain("worker")])
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_below_take_brings_a_budget_to_its_warning() {
+    for (tokens, warned) in [(2_800, Some(2_310)), (5_000, None)] {
+        let (model, members) = busy_team(tokens, 9, OnLimit::Stop);
+        let agent = team(&memory(), &model, members, Quotas::default());
+        let (end, records) = run(&agent, "boss").await;
+        assert_eq!((end.output_text.as_str(), end.usage.total()), ("done; done", 220));
+        let warnings = records.iter().filter_map(|record| match record.event {
+            Event::BudgetWarning { owner, kind, used, limit } => Some((owner, kind, used, limit)),
+            _ => None,
+        });
+        let expected = warned.map(|used| (BudgetOwner::Run, BudgetKind::Tokens, used, tokens));
+        assert_eq!(warnings.collect::<Vec<_>>(), Vec::from_iter(expected), "{tokens}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_below_leave_a_run_the_room_for_its_closing_answer() {
+    for on_limit in [OnLimit::Synthesize, OnLimit::Stop] {
+        let (model, members) = busy_team(3_000, 100, on_limit);
+        let agent = team(&memory(), &model, members, Quotas::default());
+        let (end, records) = run(&agent, "boss").await;
+        assert_eq!((end.reason, end.reason.status()), (StopReason::TokenBudget, RunStatus::Incomplete));
+        assert!(ended(&records).iter().all(|end| end.reason == Some(StopReason::TokenBudget)), "{records:?}");
+        let closes = |record: &Record| matches!(record.event, Event::StepStarted { closing: Some(_), .. });
+        let (has_closed, closing) = (records.iter().any(closes), on_limit == OnLimit::Synthesize);
+        assert_eq!((has_closed, end.output_text.contains("did not get to the end")), (closing, closing), "{end:?}");
+        let taken = end.delegated.unwrap().usage.total() + end.usage.total();
+        assert!(taken <= 3_000, "{taken}");
+    }
 }

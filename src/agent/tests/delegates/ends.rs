@@ -11,7 +11,7 @@ use crate::agent::machine::tests::spec;
 use crate::agent::ownership::registry::Registration;
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
-use crate::types::{RunSpec, SessionId};
+use crate::types::{RunSpec, SessionId, Used};
 
 /// A boss, one in the middle, and a worker that never answers.
 fn hanging() -> (Arc<Team>, Vec<Member>) {
@@ -94,7 +94,7 @@ async fn begins(agent: &Agent, parent: RunId, named: &str) -> (Begun, RunId) {
     let call = parent.id.call(1);
     let run = call.child().unwrap();
     let started = StartedChild { step: 1, call_id: call, run: run.clone(), agent: named.to_owned(), depth: 1 };
-    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000 };
+    let child = Child { started, task: Task::Alone("x".to_owned()), timeout_ms: 1_000, kept: Used::default() };
     (delegating.begin(&parent, &child).await.unwrap(), run)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
 use crate::agent::NewRun;
@@ -35,11 +35,13 @@ pub struct CompletionRequest<'a> {
     /// An agent, or a model of an upstream: `openai/gpt-5`, or bare where just one upstream has it.
     #[schema(example = "demo")]
     pub model: Option<String>,
-    /// The conversation, in OpenAI's shape; with a session, only what is new.
+    /// The conversation, in OpenAI's shape; with a session, only what is new. A request has it or `input`.
     #[serde(borrow)]
-    #[schema(value_type = Vec<ChatMessage>, required, min_items = 1, max_items = 10_000, example = json!([{"role": "user", "content": "What is 1234 * 5678?"}]))]
+    #[schema(value_type = Option<Vec<ChatMessage>>, min_items = 1, max_items = 10_000, example = json!([{"role": "user", "content": "What is 1234 * 5678?"}]))]
     pub messages: Option<Vec<&'a RawValue>>,
-    /// Whether to stream server-sent events.
+    /// One message of the user, in place of `messages`.
+    pub input: Option<String>,
+    /// Whether to stream server-sent events. Without it, `/v1/agent/completions` does what the agent says.
     pub stream: Option<bool>,
     /// What the stream holds beside text.
     #[schema(value_type = Option<StreamOptions>)]
@@ -122,13 +124,15 @@ pub struct CompletionRequest<'a> {
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let (request, unknown) = (CompletionRequest::read(body)?, read_unknown(body)?);
+    let of_text = request.message_of_text()?;
     check_supported(&unknown.members)?;
     let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape::asked(request.stream, request.stream_options, &agent, context.default_events);
     let (session, run) = read_ids(&agent, &context)?;
-    let (system, messages) = read_messages(request.messages.as_deref(), session.as_ref(), run.as_ref())?;
+    let messages = of_text.as_ref().map(|message| vec![&**message]).or(request.messages);
+    let (system, messages) = read_messages(messages.as_deref(), session.as_ref(), run.as_ref())?;
     let asked = Asked {
         model: request.model,
         session,
@@ -145,7 +149,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         is_background: shape.background,
         max_discards: if shape.can_void() { MAX_DISCARDS } else { 0 },
-        waits_for_the_end: !shape.stream && !shape.background,
+        waits_for_the_end: shape.stream != Some(true) && !shape.background,
         sends_all: false,
         response: None,
         warnings,
@@ -173,6 +177,17 @@ impl<'a> CompletionRequest<'a> {
     fn read(body: &'a str) -> Result<Self, WireError> {
         let request: Self = parse(body)?;
         request.check().map(|()| request)
+    }
+
+    /// The message that it has in place of messages.
+    fn message_of_text(&self) -> Result<Option<Box<RawValue>>, WireError> {
+        let Some(text) = &self.input else { return Ok(None) };
+        if self.messages.is_some() {
+            let message = "stands for one message of the user in place of `messages`: send one of the two";
+            return Err(WireError::invalid("input", message));
+        }
+        let message = BTreeMap::from([("role", "user"), ("content", text.as_str())]);
+        to_raw_value(&message).map(Some).map_err(|error| malformed(&error).at("input"))
     }
 
     fn check(&self) -> Result<(), WireError> {

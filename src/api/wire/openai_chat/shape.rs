@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::agent::Head;
 use crate::api::wire::agent::options::{AgentOptions, EventsMode};
 use crate::api::wire::json_object::JsonObject;
 
@@ -16,8 +17,8 @@ pub struct StreamOptions {
 /// How the response is to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseShape {
-    /// Server-sent events instead of one JSON object.
-    pub stream: bool,
+    /// Server-sent events instead of one JSON object; `None` for what the agent says.
+    pub stream: Option<bool>,
     /// What the stream shows beside text.
     pub events: EventsMode,
     /// Whether a chunk stream ends with a usage chunk.
@@ -36,10 +37,15 @@ impl ResponseShape {
     /// Whether what a model said can be taken back: no client reads it, or its reader is told.
     pub(super) fn can_void(self) -> bool {
         let is_told = !matches!(self.events, EventsMode::Extension | EventsMode::None);
-        !self.stream || is_told || self.background
+        self.stream == Some(false) || is_told || self.background
     }
 
-    /// What the request asks for, and what is usual where it does not say.
+    /// Whether the response to a request for this run is a stream.
+    pub fn is_stream_of(&self, head: &Head) -> bool {
+        self.stream.unwrap_or(head.streams)
+    }
+
+    /// What the request asks for, and what is usual where it does not say, at the endpoint whose streams show this.
     pub(super) fn asked(
         stream: Option<bool>,
         options: Option<JsonObject<StreamOptions>>,
@@ -47,7 +53,8 @@ impl ResponseShape {
         events: EventsMode,
     ) -> Self {
         Self {
-            stream: stream.unwrap_or(false),
+            // A client of OpenAI's expects JSON where it asks for no stream.
+            stream: stream.or((events != EventsMode::Native).then_some(false)),
             events: agent.events.unwrap_or(events),
             include_usage: options.and_then(|options| options.0.include_usage).unwrap_or(false),
             include_report: agent.include_report.unwrap_or(true),

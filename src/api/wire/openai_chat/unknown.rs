@@ -12,10 +12,11 @@ use crate::api::wire::openai_chat::withheld::is_withheld;
 use crate::types::json::{Members, RawValueEq};
 
 /// The members that the endpoints know.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 29] = [
     "agent",
     "frequency_penalty",
     "functions",
+    "input",
     "logit_bias",
     "max_completion_tokens",
     "max_tokens",
