@@ -72,16 +72,24 @@ pub const OF_FLUSHES: &[&str] =
     &["flush.before_call", "flush.answered", "flush.settled", "flush.written", "flush.recorded"];
 
 /// Failpoints that only schedules reach.
-pub const OF_SCHEDULES: &[&str] = &["schedule.begun", "schedule.noted"];
+pub const OF_SCHEDULES: &[&str] = &["schedule.leased", "schedule.begun", "schedule.announced", "schedule.noted"];
+
+/// Failpoints that only schedules reach whose run a caller asks for.
+pub const OF_ASKED_SCHEDULES: &[&str] = &["schedule.asked"];
 
 /// Failpoints that only runs reach which delegate, in their order.
 pub const OF_DELEGATION: &[&str] = &[
     "tree.before_reserve",
+    "tree.partly_reserved",
     "tree.before_settle",
+    "tree.partly_settled",
+    "tree.calls_counted",
     "delegate.before_named",
     "delegate.named",
+    "delegate.placed",
     "delegate.begun",
     "delegate.before_told",
+    "delegate.end_indexed",
     "delegate.told",
     "delegate.end_read",
 ];
@@ -90,15 +98,22 @@ pub const OF_DELEGATION: &[&str] = &[
 pub const OF_COMPOSITES: &[&str] = &["composite.before_turn", "composite.turn_made"];
 
 /// Failpoints that only runs reach which are handed off, in their order.
-pub const OF_HANDOFFS: &[&str] =
-    &["handoff.called", "handoff.specified", "handoff.recorded", "handoff.before_taken_over", "handoff.taken_over"];
+pub const OF_HANDOFFS: &[&str] = &[
+    "handoff.called",
+    "handoff.specified",
+    "handoff.recorded",
+    "handoff.before_taken_over",
+    "handoff.passed_on",
+    "handoff.taken_over",
+];
 
 /// Failpoints that only runs reach which end before those that they have begun.
-pub const OF_STOPPED_TREES: &[&str] = &["delegate.before_stop", "delegate.stopped"];
+pub const OF_STOPPED_TREES: &[&str] =
+    &["delegate.before_stop", "delegate.barred", "delegate.told_to_stop", "delegate.idle_stopped", "delegate.stopped"];
 
 /// All of them.
 #[cfg(debug_assertions)]
-const ALL: [&[&str]; 13] = [
+const ALL: [&[&str]; 14] = [
     FAILPOINTS,
     OF_APPROVALS,
     OF_HOOKS,
@@ -111,6 +126,7 @@ const ALL: [&[&str]; 13] = [
     OF_HANDOFFS,
     OF_STOPPED_TREES,
     OF_SCHEDULES,
+    OF_ASKED_SCHEDULES,
     BESIDE_RUNS,
 ];
 

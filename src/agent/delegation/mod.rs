@@ -21,6 +21,7 @@ use crate::agent::ledger::due::{Due, Owner};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::limits::places::MOST_LIVE;
+use crate::failpoint;
 use crate::store::{Partition, Tx, Unavailable, Write};
 use crate::types::delegate::ChildEnd;
 use crate::types::{RunId, RunSpec, RunStatus, Tenant};
@@ -74,6 +75,7 @@ impl Delegating for Delegation {
             );
             return self.refuse(parent, id, why).await;
         }
+        failpoint::hit("delegate.placed");
         let Err(refusal) = admission.start(request(parent, child), None).await else { return Ok(Begun::Live) };
         if let Some(begun) = found(&admission, &parent.tenant, id).await? {
             if matches!(begun, Begun::Ended(_)) {
@@ -114,6 +116,7 @@ impl Delegating for Delegation {
         let (admission, partition) = (self.admission()?, partition(tenant, child));
         let bar = Write::Put { key: keys::barred(child), value: "barred".into(), ttl: Some(BARRED_FOR) };
         admission.ledger.commit(Tx::new(partition.clone()).write(bar)).await.map_err(unavailable)?;
+        failpoint::hit("delegate.barred");
         let (until, mut told) = (Instant::now() + STOP_TIMEOUT, false);
         while let Some(head) = admission.ledger.head(&partition, child).await? {
             if head.status.is_final() {
@@ -121,6 +124,7 @@ impl Delegating for Delegation {
             }
             if !std::mem::replace(&mut told, true) {
                 tell(&admission, tenant, &head).await?;
+                failpoint::hit("delegate.told_to_stop");
             }
             // Its driver, or the next one, reads what it was told.
             if stop_idle(&admission, tenant, &head).await? || Instant::now() >= until {

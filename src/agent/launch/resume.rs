@@ -295,6 +295,9 @@ impl Launcher {
         };
         let generation = self.generations.current();
         let account = self.open_account(&idle, &generation).await?;
+        // A run that waits is not registered. From here on it is, so that its end is counted and told whoever dies.
+        let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
+        self.ledger.commit(live).await.map_err(unavailable)?;
         // The run calls nothing any more, and its commands are read when it ends.
         let (history, commands, tools) = (History::default(), 0, Some(Toolbox::default()));
         let prepared = Prepared {
@@ -316,6 +319,7 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
+                failpoint::hit("delegate.idle_stopped");
                 self.count(&spec.tenant, &mut driver).await?;
                 self.tell_of_end(&driver).await?;
                 let recorder = &driver.recorder;

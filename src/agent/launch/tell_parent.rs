@@ -37,6 +37,7 @@ impl Launcher {
             Due::tool_answered(owner, parent.run.clone(), self.ledger.store().now_ms().saturating_add(SEEN_TO_MS));
         // Put before, so that no crash leaves the run waiting behind what it is told.
         self.ledger.commit(due.put()).await.map_err(unavailable)?;
+        failpoint::hit("delegate.end_indexed");
         let key = RequestKey {
             name: format!("child-{}", head.id),
             fingerprint: head.id.to_string(),

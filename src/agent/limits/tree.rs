@@ -14,6 +14,7 @@ use crate::agent::limits::charge::Charges;
 use crate::agent::limits::quota::{Account, Refusal};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::config::{Allotment, QuotaConfig};
+use crate::failpoint;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::event::Reservation;
 use crate::types::{BudgetOwner, RunSpec, Used};
@@ -93,6 +94,7 @@ impl TreeAccounts {
     ) -> Result<(), Refusal> {
         for account in &mut self.accounts {
             account.reserve(step, wanted, least, ttl, retry.clone()).await?;
+            failpoint::hit("tree.partly_reserved");
         }
         Ok(())
     }
@@ -111,6 +113,7 @@ impl TreeAccounts {
     pub async fn settle(&mut self, used: Used, retry: RetryWhileLeased) -> Result<(), CommitError> {
         for account in &mut self.accounts {
             account.settle(used, retry.clone()).await?;
+            failpoint::hit("tree.partly_settled");
         }
         Ok(())
     }
@@ -148,6 +151,7 @@ impl TreeAccounts {
                 }
             }
         }
+        failpoint::hit("tree.calls_counted");
         self.counted = step;
         Ok(true)
     }

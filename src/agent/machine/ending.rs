@@ -85,8 +85,20 @@ impl Run {
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
-            report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() }.into(),
+            report: self.report_so_far(reason, at_ms).into(),
         }
+    }
+
+    /// What it tells of its steps if it ends or waits now for `reason`. One that waits for services or for other runs may do so several
+    /// times in each step, and each time is in its log: then it tells of its last step alone. Its end tells of all.
+    fn report_so_far(&self, reason: StopReason, at_ms: u64) -> Report {
+        let (report, total_ms) = (&self.report, self.elapsed.until(at_ms));
+        if reason != StopReason::ToolPending {
+            return Report { total_ms, ..report.clone() };
+        }
+        let steps = report.steps.last().cloned().into_iter().collect();
+        let (llm_time_ms, tool_time_ms) = (report.llm_time_ms, report.tool_time_ms);
+        Report { total_ms, llm_time_ms, tool_time_ms, steps, guardrails: None, compactions: None }
     }
 
     /// The error of a run whose conversation has grown beyond what the model takes.

@@ -9,6 +9,7 @@ use crate::agent::schedules::due::DueSchedule;
 use crate::agent::schedules::timetable::BadTimetable;
 use crate::agent::schedules::{MOST_SCHEDULES, RequestedBy, ScheduleError, Schedules, Timetable};
 use crate::agent::{Generation, NewRun};
+use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Tx, Write};
 use crate::types::schedule::{Schedule, ScheduleSettings};
@@ -140,6 +141,7 @@ impl Schedules {
         let moves = before.entry != after.entry;
         if moves {
             self.announce(tenant, after).await?;
+            failpoint::hit("schedule.announced");
         }
         let tx = Tx::new(keys::schedules_partition(tenant));
         let tx = tx.put_at(keys::schedule(&after.id), version, encode(after), None);

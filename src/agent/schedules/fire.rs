@@ -39,6 +39,7 @@ impl Schedules {
     pub(super) async fn fire(&self, due: &DueSchedule) -> Result<bool, Unavailable> {
         let (partition, lease) = (keys::schedules_partition(&due.tenant), keys::schedule_lease(&due.id));
         let Some(fence) = self.store().acquire(&partition, &lease, LEASE).await? else { return Ok(false) };
+        failpoint::hit("schedule.leased");
         let fired = self.fire_alone(due).await;
         self.store().release(&partition, &lease, fence).await?;
         match fired {
@@ -125,6 +126,7 @@ impl Schedules {
         let running = Box::pin(async move {
             let started = schedules.admission.start(new, key.as_ref()).await;
             let started = started.map_err(|error| ScheduleError::Start(Box::new(error)))?;
+            failpoint::hit("schedule.asked");
             if let Err(error) = schedules.note_asked(&tenant, &id, begun(&started)).await {
                 tracing::warn!(schedule = %id, run = %started.head.id, %error, "the schedule could not note the run");
             }

@@ -24,6 +24,7 @@ pub async fn equip(driver: &mut Driver) -> Result<(), Exit> {
     let spec = driver.recorder.run().spec().clone();
     let head = Head { leg: driver.recorder.run().leg(), bytes: driver.counted, ..Head::new(&spec) };
     driver.recorder.record_with(None, |tx| commits::hand_over(tx, &head)).await?;
+    failpoint::hit("handoff.passed_on");
     let (handing_over, generation) = (driver.handing_over.clone(), driver.generation.clone());
     let read = || handing_over.0.equip(&spec, &generation);
     let equipment = RetryWhileLeased::new(driver.recorder.validity()).read(read).await.map_err(CommitError::from)?;

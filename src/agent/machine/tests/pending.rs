@@ -53,6 +53,30 @@ fn a_run_waits_once_nothing_is_left_but_calls_that_services_answer() {
     assert_eq!((made.len(), made[0].parent), (1, Some(spans[0].id)), "it goes on beyond its step: {made:#?}");
 }
 
+/// The log of a run that waits in each step grows by as much with each.
+#[test]
+fn a_run_that_waits_tells_of_its_last_step_and_one_that_ends_of_all() {
+    let mut story = Story::begin(spec());
+    for number in 1..=3 {
+        let render = call(number, "render");
+        story.says("", vec![render.clone()], usage(1, 1));
+        let step = story.run.step();
+        story.happens(Event::ToolStarted { step, call: render.clone(), effect: Effect::Read });
+        let (call_id, name, began_ms) = (render.id.clone(), render.name.clone(), now_ms());
+        let pending = PendingCall { step, call_id, name, began_ms, expires_ms: began_ms + 60_000 };
+        story.happens(Event::ToolPending(Box::new(pending)));
+        let told = |reason| story.run.outcome(reason, now_ms()).report.steps.iter().map(|step| step.index).collect();
+        let (waits, ends): (Vec<u32>, Vec<u32>) = (told(StopReason::ToolPending), told(StopReason::Cancelled));
+        assert_eq!((waits, ends), (vec![step], (1..=step).collect()));
+        story.waits_for_services();
+        story.happens(Event::RunResumed { leg: None });
+        let outcome = ToolOutcome { parts: vec![Part::text("7")], ..ToolOutcome::default() };
+        story.happens(Event::ToolAnswered { call_id: render.id.clone(), outcome: Box::new(outcome) });
+        story.finishes(&render, "7");
+        story.completes_step();
+    }
+}
+
 #[test]
 fn a_crash_leaves_a_call_to_its_service() {
     let (mut story, render, echo) = accepted();
