@@ -30,6 +30,7 @@ mod refusals;
 mod schedules;
 mod shared;
 mod takeover;
+mod trees;
 
 use std::time::Duration;
 

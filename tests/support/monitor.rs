@@ -2,6 +2,8 @@
 //!
 //! The server's own statistics count what scripts do inside as well, which costs no round trip.
 
+use std::collections::BTreeMap;
+
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -46,6 +48,35 @@ impl Monitor {
         let mut exchanges = self.until(|line| line.contains("\"ECHO\"") && line.contains(&mark)).await;
         exchanges.pop();
         exchanges
+    }
+
+    /// How counters stood after each change that a script made to them, from its start on until now: by the names of those that
+    /// `is_it` wants. None of them may have been there before.
+    pub(crate) async fn counters(
+        &mut self,
+        until: impl Fn(&str) -> bool,
+        is_it: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, Vec<i64>> {
+        let mut counters = BTreeMap::<String, Vec<i64>>::new();
+        loop {
+            let line = self.line().await;
+            if until(&line) {
+                return counters;
+            }
+            let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+            let [command, key, more @ ..] = words.as_slice() else { continue };
+            if !line.contains(" lua] ") || !is_it(key) {
+                continue;
+            }
+            let stood = counters.entry((*key).to_owned()).or_default();
+            let amount = more.first().and_then(|amount| amount.parse::<i64>().ok());
+            match (*command, amount) {
+                ("INCRBY", Some(amount)) => stood.push(stood.last().copied().unwrap_or(0) + amount),
+                ("SET", Some(amount)) => stood.push(amount),
+                ("UNLINK", _) => stood.push(0),
+                _ => {}
+            }
+        }
     }
 
     async fn line(&mut self) -> String {

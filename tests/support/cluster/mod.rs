@@ -14,6 +14,7 @@ pub(crate) mod model;
 pub(crate) mod plan;
 mod reading;
 pub(crate) mod tools;
+pub(crate) mod tree;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

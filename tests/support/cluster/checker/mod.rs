@@ -1,14 +1,17 @@
 //! Compares the evidence of many runs with what is promised, and names every promise that was broken.
 //!
 //! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
-//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted, `trees.rs` to runs that begin
-//! others.
+//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted. Beside them, and each with
+//! evidence of its own, `trees.rs` sees to runs that begin others, `handoffs.rs` to those that are handed off, and `schedules.rs` to
+//! those that schedules begin.
 //!
 //! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
 
 mod clients;
 mod counters;
+pub(crate) mod handoffs;
 mod log;
+pub(crate) mod schedules;
 mod sessions;
 mod steps;
 #[cfg(test)]
