@@ -16,7 +16,7 @@ use crate::support::seed::Seed;
 /// How long a replica lives at most, where its runs wait for others to be taken over.
 const LIFE: Duration = Duration::from_secs(2);
 /// Room for the first run's own calls, beside what the runs below it may take.
-const OWN: u64 = 6_000;
+const OWN: u64 = 3_000;
 
 /// What is in the way of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
