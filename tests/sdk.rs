@@ -5,10 +5,12 @@
 mod code;
 mod collector;
 mod conformance;
+mod conversations;
 mod description;
 mod mcp;
 mod messages;
 mod responses;
+mod split;
 mod ui;
 
 use std::path::{Path, PathBuf};
