@@ -15,6 +15,8 @@ mod command_line;
 mod composites;
 mod conflicts;
 mod connections;
+mod conversations;
+mod cut_connections;
 mod delegates;
 mod documents;
 mod durability;

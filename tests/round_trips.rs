@@ -35,6 +35,10 @@ const SESSION: usize = 3;
 /// A name besides: the claim, before the run and after its beginning.
 const NAME: usize = 2;
 
+/// A request of Responses or Messages without a name besides: its claim, by which an equal request finds the run if the
+/// connection is cut, and that the answer was written to its end.
+const EQUAL: usize = 2;
+
 /// Limits of a key besides: a request's turn, what is left of two budgets, a slot and its return, and the first step,
 /// which begins once its budgets are reserved.
 const LIMITS: usize = 6;
@@ -108,8 +112,13 @@ impl MeasuredServer {
     async fn ask(&mut self, plan: &Plan, mut body: Value, name: Option<&str>) -> (String, Cost) {
         body["model"] = json!("test");
         body["messages"] = json!([{"role": "user", "content": plan.to_string()}]);
+        self.ask_at("/v1/agent/completions", &body, name).await
+    }
+
+    /// The same of another endpoint.
+    async fn ask_at(&mut self, path: &str, body: &Value, name: Option<&str>) -> (String, Cost) {
         self.monitor.now(&self.redis).await;
-        let (began, mut request) = (Instant::now(), self.server.json("/v1/agent/completions", &body));
+        let (began, mut request) = (Instant::now(), self.server.json(path, body));
         if let Some(name) = name {
             request = request.header("idempotency-key", name);
         }
@@ -188,6 +197,28 @@ async fn a_run_stays_within_its_round_trips() {
     let (what, plan) = &plans()[0];
     let cost = measured.run(plan, None, Some("name")).await;
     hold(&format!("{what}, named"), &cost, RUN + NAME + bound(plan, cost.took));
+}
+
+#[tokio::test]
+async fn a_request_that_an_equal_one_may_repeat_costs_its_claim_besides() {
+    let mut measured = MeasuredServer::start("").await;
+    let (what, plan) = &plans()[0];
+    for (path, said, more) in [("/v1/responses", "input", json!(null)), ("/v1/messages", "messages", json!(100))] {
+        for stream in [true, false] {
+            let mut body = json!({"model": "test", "stream": stream});
+            // A text of its own: an equal request would read the claim of the one before.
+            let text = json!([{"role": "user", "content": format!("{plan}\n{stream}")}]);
+            body[said] = text;
+            if !more.is_null() {
+                body["max_tokens"] = more.clone();
+            }
+            let (answer, cost) = measured.ask_at(path, &body, None).await;
+            assert!(answer.contains(&plan.piece(plan.rounds, plan.pieces - 1)), "{answer}");
+            hold(&format!("{what}, {path}, streamed: {stream}"), &cost, RUN + EQUAL + bound(plan, cost.took));
+            let (_, named) = measured.ask_at(path, &body, Some(&format!("{path} {stream}").replace(' ', "-"))).await;
+            hold(&format!("{what}, {path}, named"), &named, RUN + NAME + bound(plan, named.took));
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 mod code;
 mod collector;
 mod conformance;
+mod conversations;
 mod description;
 mod frameworks;
 mod matrix;
@@ -12,6 +13,7 @@ mod mcp;
 mod messages;
 mod responses;
 mod specs;
+mod split;
 mod ui;
 
 use std::path::{Path, PathBuf};

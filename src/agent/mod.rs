@@ -68,7 +68,7 @@ pub mod usage;
 
 use std::sync::Arc;
 
-pub use admission::{Admission, Started};
+pub use admission::{Admission, AnswerFate, OpenAnswer, Started};
 pub use catalog::Catalog;
 pub use generation::Generation;
 pub use ledger::head::Head;

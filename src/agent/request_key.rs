@@ -22,4 +22,11 @@ pub enum RequestKeyKind {
     FirstAttempt,
     /// The same client library, at a later attempt.
     Repeated,
+    /// Nobody. The key names all that the request says, so that it joins the run of an equal one whose connection was
+    /// cut before its answer had ended.
+    Equal {
+        /// Whether its client counts attempts, and this is its first. Such a client says so when it asks again, so
+        /// nothing is waited for.
+        counted: bool,
+    },
 }

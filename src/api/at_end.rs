@@ -2,15 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use crate::agent::follow::{FollowError, Follower};
+use crate::agent::follow::Follower;
 use crate::api::error::ApiError;
-use crate::api::identity::RequestIdentity;
 use crate::types::Record;
 
-/// Hands on what a follower finds, up to the end of what it follows, or until `take` says that it has enough.
+/// Marks a response that says why the answer could not be told to its end, while its run may go on.
+#[derive(Debug, Clone, Copy)]
+pub struct BrokenOff;
+
+/// Hands on what a follower finds, up to the end of what it follows, or until `take` says that it has enough. After an error
+/// the run may go on, and the same request finds it.
 pub async fn take_all(
     mut follower: Follower,
-    identity: &RequestIdentity,
     take: &mut (dyn FnMut(&Record) -> ControlFlow<()> + Send),
 ) -> Result<(), ApiError> {
     loop {
@@ -21,12 +24,7 @@ pub async fn take_all(
                 }
             }
             Ok(None) => return Ok(()),
-            Err(error) => {
-                // The run may go on. Without a key or a count of attempts, a repeated request cannot find it.
-                let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
-                let error = ApiError::from(error);
-                return Err(if may_repeat { error } else { error.permanent() });
-            }
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::api::error::ApiError;
 use crate::api::wire::body::malformed;
 
 /// Members of a request that do not change what it asks for, only how the answer is written.
-const SHAPE: [&str; 2] = ["stream", "stream_options"];
+pub const SHAPE: [&str; 2] = ["stream", "stream_options"];
 
 /// The same text for all bodies that ask for the same: without white space, members in order, strings
 /// and numbers written one way, and without what only shapes the answer.

@@ -97,6 +97,8 @@ impl ApiError {
         }
         if error.code == ErrorCode::SessionBusy {
             error.code = ErrorCode::ConversationLocked;
+        } else if error.code == ErrorCode::SessionNotFound {
+            error.code = ErrorCode::ConversationNotFound;
         } else if error.code == ErrorCode::RunNotWaiting {
             error.code = ErrorCode::PreviousResponseNotReady;
         }

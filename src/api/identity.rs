@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::agent::{RequestKey, RequestKeyKind};
 use crate::api::auth::Caller;
 use crate::api::canonical::canonical;
+use crate::api::equal_body::hash_members;
 use crate::api::error::ApiError;
 use crate::config::key::to_hex;
 use crate::types::Outcome;
@@ -85,6 +86,27 @@ impl RequestIdentity {
         })
     }
 
+    /// The same where a request that says nothing of its identity is known by all that it says: clients there repeat a
+    /// request whose connection was cut without a word. `beside` is what its headers say.
+    pub fn key_or_equal(
+        &self,
+        route: &str,
+        caller: &Caller,
+        body: &str,
+        beside: &str,
+    ) -> Result<Option<RequestKey>, ApiError> {
+        let kind = match self {
+            Self::Key(_) => return self.request_key(route, caller, body, Some(beside)),
+            Self::Unnamed => RequestKeyKind::Equal { counted: false },
+            Self::Attempt(0) => RequestKeyKind::Equal { counted: true },
+            Self::Attempt(_) => RequestKeyKind::Repeated,
+        };
+        let mut said = hash_of(&["equal", route, caller.key_name.as_deref().unwrap_or_default(), beside]);
+        hash_members(body, &mut said)?;
+        let name = to_hex(&said.finalize().into());
+        Ok(Some(RequestKey { fingerprint: name.clone(), name, kind }))
+    }
+
     /// The same for a request that only a key makes safe to send again.
     pub fn chosen_key(&self, route: &str, caller: &Caller, body: &str) -> Result<Option<RequestKey>, ApiError> {
         if self.is_key() { self.request_key(route, caller, body, None) } else { Ok(None) }
@@ -119,12 +141,16 @@ pub fn mark_replayed(headers: &mut HeaderMap) {
 
 /// SHA-256 of all parts, in hex. Where one ends and the next begins is part of it.
 fn hash(parts: &[&str]) -> String {
+    to_hex(&hash_of(parts).finalize().into())
+}
+
+fn hash_of(parts: &[&str]) -> Sha256 {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    to_hex(&hash.finalize().into())
+    hash
 }
 
 #[cfg(test)]
@@ -194,5 +220,38 @@ mod tests {
         assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "two", "{}").name);
         assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "one", r#"{"stream":true}"#).name);
         assert_eq!(RequestIdentity::Unnamed.request_key("r", &caller("one"), "{}", None).unwrap(), None);
+    }
+
+    #[test]
+    fn requests_that_say_the_same_are_known_by_that() {
+        let caller = |key: &str| Caller {
+            tenant: Tenant::default_tenant(),
+            agents: None,
+            scopes: crate::config::Scopes::all(),
+            token: None,
+            key_name: Some(key.into()),
+            generation: std::sync::Arc::default(),
+        };
+        let name = |identity: RequestIdentity, route: &str, key: &str, beside: &str, body: &str| {
+            let key = identity.key_or_equal(route, &caller(key), body, beside).unwrap().unwrap();
+            (key.name, key.kind)
+        };
+        let (unnamed, first) = (RequestIdentity::Unnamed, RequestIdentity::Attempt(0));
+        let (one, kind) = name(unnamed.clone(), "r", "one", "", r#"{"a":1}"#);
+        assert_eq!(kind, RequestKeyKind::Equal { counted: false });
+        let streamed = r#"{"a":1,"stream":true}"#;
+        assert_eq!(name(first, "r", "one", "", streamed), (one.clone(), RequestKeyKind::Equal { counted: true }));
+        let again = RequestIdentity::Attempt(1);
+        assert_eq!(name(again, "r", "one", "", streamed), (one.clone(), RequestKeyKind::Repeated));
+        for (route, key, beside, body) in [
+            ("s", "one", "", r#"{"a":1}"#),
+            ("r", "two", "", r#"{"a":1}"#),
+            ("r", "one", "s", r#"{"a":1}"#),
+            ("r", "one", "", "{}"),
+        ] {
+            assert_ne!(name(unnamed.clone(), route, key, beside, body).0, one);
+        }
+        let key = RequestIdentity::Key("k".into());
+        assert_eq!(name(key, "r", "one", "", streamed).1, RequestKeyKind::Key);
     }
 }

@@ -202,6 +202,21 @@ pub struct MessagesQuery {
     order: Option<OrderText>,
 }
 
+/// Which items a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct ItemsQuery {
+    /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// `desc` without it
+    #[param(value_type = Option<OrderText>)]
+    order: Option<String>,
+    /// Only those that follow this item
+    after: Option<String>,
+}
+
 /// What an export has beside the session and its messages.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -16,9 +16,9 @@ use crate::api::wire::messages::error::MessagesErrorBody;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    agent_files, agents, approvals, budget, compactions, completions, description, health, index, layers, memory,
-    memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree, runs,
-    schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, usage,
+    agent_files, agents, approvals, budget, compactions, completions, conversations, description, health, index,
+    layers, memory, memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree,
+    runs, schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, usage,
 };
 use crate::config::Scope;
 
@@ -29,6 +29,7 @@ use crate::config::Scope;
     tags(
         (name = "completions", description = "Run the tool loop"),
         (name = "responses", description = "Run the tool loop in the dialect of OpenAI's Responses"),
+        (name = "conversations", description = "Sessions in the dialect of OpenAI's Responses"),
         (name = "messages", description = "Run the tool loop in the dialect of Anthropic's Messages"),
         (name = "ui", description = "Run the tool loop for chat interfaces"),
         (name = "runs", description = "Read, follow and cancel runs"),
@@ -101,7 +102,23 @@ fn of_anthropic() -> Vec<Row> {
 }
 
 fn guarded() -> Vec<Row> {
-    of_runs_and_sessions().into_iter().chain(of_tenants()).collect()
+    of_runs_and_sessions().into_iter().chain(of_conversations()).chain(of_tenants()).collect()
+}
+
+/// Sessions as clients of OpenAI's Responses know them.
+fn of_conversations() -> Vec<Row> {
+    vec![
+        needs(Scope::Sessions, row!("/v1/conversations", post conversations::create)),
+        needs(Scope::Read, row!("/v1/conversations/{id}", get conversations::get)),
+        needs(
+            Scope::Sessions,
+            row!("/v1/conversations/{id}", post conversations::update, delete conversations::delete),
+        ),
+        needs(Scope::Read, row!("/v1/conversations/{id}/items", get conversations::items::list)),
+        needs(Scope::Sessions, row!("/v1/conversations/{id}/items", post conversations::items::add)),
+        needs(Scope::Read, row!("/v1/conversations/{id}/items/{item}", get conversations::items::get)),
+        needs(Scope::Sessions, row!("/v1/conversations/{id}/items/{item}", delete conversations::items::delete)),
+    ]
 }
 
 fn of_runs_and_sessions() -> Vec<Row> {

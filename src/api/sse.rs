@@ -11,7 +11,9 @@ use futures_util::Stream;
 use http::{HeaderName, HeaderValue, header};
 use tokio::time::Instant;
 
+use crate::agent::OpenAnswer;
 use crate::agent::follow::{FollowError, Follower};
+use crate::api::answered;
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::api::wire::{Encoder, RunNames};
@@ -29,11 +31,24 @@ pub const MOVE: &[u8] = b": this server is shutting down; go on through another 
 /// Streams what the follower finds, as the encoder writes it, then what the dialect ends with.
 ///
 /// What is there already goes out in few pieces.
-pub fn stream<E: Encoder>(mut follower: Follower, encoder: E, names: &RunNames) -> Response {
+pub fn stream<E: Encoder>(follower: Follower, encoder: E, names: &RunNames) -> Response {
+    answer(follower, encoder, names, None)
+}
+
+/// The same for an answer of which is kept whether it reached its client.
+pub fn answer<E: Encoder>(
+    mut follower: Follower,
+    encoder: E,
+    names: &RunNames,
+    answer: Option<OpenAnswer>,
+) -> Response {
     if E::READERS_COME_BACK {
         follower = follower.movable();
     }
-    respond(Body::from_stream(events(follower, encoder)), names)
+    let fate = answer.as_ref().map(OpenAnswer::fate);
+    let mut response = respond(Body::from_stream(events(follower, encoder, answer)), names);
+    answered::attach(fate, &mut response);
+    response
 }
 
 /// A response of events about a run.
@@ -57,8 +72,12 @@ fn of_events(body: Body) -> Response {
     response
 }
 
+type Piece = Result<Bytes, Infallible>;
+/// There where it is kept whether the answer reached its client.
+type Open = Option<OpenAnswer>;
+
 /// Every open stream is as large as this.
-fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn events<E: Encoder>(mut follower: Follower, mut encoder: E, mut answer: Open) -> impl Stream<Item = Piece> {
     async_stream::stream! {
         let mut out = BytesMut::new();
         let mut silence = pin!(tokio::time::sleep(KEEP_ALIVE));
@@ -84,7 +103,8 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                         }
                     }
                     let has_ended = encoder.has_ended();
-                    if has_ended || follower.has_ended() {
+                    let is_told = has_ended || follower.has_ended();
+                    if is_told {
                         encoder.conclude(&mut out);
                         out.extend_from_slice(E::LAST_FRAME);
                     }
@@ -96,6 +116,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     if !is_silent {
                         silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
                     }
+                    answered::reached(&mut answer, is_told);
                     if has_ended {
                         break;
                     }
@@ -146,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_open_stream_is_small() {
-        fn size_of_stream<E: Encoder, S>(_: impl FnOnce(Follower, E) -> S) -> usize {
+        fn size_of_stream<E: Encoder, S>(_: impl FnOnce(Follower, E, Option<OpenAnswer>) -> S) -> usize {
             size_of::<S>()
         }
         let agent = size_of_stream::<AgentEvents, _>(events);

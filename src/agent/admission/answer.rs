@@ -118,7 +118,7 @@ impl Admission {
                 let follower = self.launcher.keep_approvals(idle, approvals).await?;
                 let (head, session) = (head.clone(), SharedSession::unread(head));
                 let follower = follower.to_first_end();
-                return Ok(Ok(Started { head, follower, session, joined: false, replayed: false }));
+                return Ok(Ok(Started { head, follower, session, joined: false, replayed: false, answer: None }));
             }
         };
         let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
@@ -127,7 +127,7 @@ impl Admission {
         Ok(resumed.map(|follower| {
             let head = Head { status: RunStatus::InProgress, ..head.clone() };
             let session = SharedSession::unread(&head);
-            Started { head, follower: follower.to_first_end(), session, joined: false, replayed: false }
+            Started { head, follower: follower.to_first_end(), session, joined: false, replayed: false, answer: None }
         }))
     }
 

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use crate::agent::admission::Admission;
 use crate::agent::admission::backoff::Backoff;
-use crate::agent::admission::verdict::{TargetState, Verdict, judge};
+use crate::agent::admission::connection::Watched;
+use crate::agent::admission::verdict::{Connection, TargetState, Verdict, judge, judge_equal};
 use crate::agent::error::{ClaimError, StartError, unavailable};
-use crate::agent::ledger::claim::{Claim, Target};
+use crate::agent::ledger::claim::{Answer, Claim, Target};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::request::KeyClaim;
@@ -52,7 +53,11 @@ pub(super) enum Claimed {
         target: Target,
         /// Whether the target is as it will be.
         complete: bool,
+        /// The claim, if this request is answered in place of the earlier one.
+        held: Option<HeldClaim>,
     },
+    /// This request, without a claim: an equal one has it and is being answered.
+    None,
 }
 
 /// What became of an earlier request with the same key.
@@ -65,10 +70,13 @@ enum Earlier {
     Unmade { claim: Claim, version: u64 },
     /// The earlier request has made its target.
     Made {
-        target: Target,
+        claim: Claim,
+        version: u64,
         /// Whether the target is as it will be.
         complete: bool,
     },
+    /// An equal request is being answered.
+    Open,
 }
 
 impl Admission {
@@ -93,16 +101,33 @@ impl Admission {
             let partition = partition.clone();
             HeldClaim { partition, claim, version, taken_over, kind: key.kind, longest }
         };
-        let mut ours = hold(Claim::new(key, fresh.clone()), 0, false);
+        let answer = self.begun_answer(key.kind);
+        let new = |version| hold(Claim { answer: answer.clone(), ..Claim::new(key, fresh.clone()) }, version, false);
+        let mut ours = new(0);
+        let mut made = None;
         while !self.put(&mut ours).await? {
+            made = None;
             ours = match self.earlier(tenant, key, &partition, backoff).await? {
-                Earlier::Absent => hold(Claim::new(key, fresh.clone()), 0, false),
-                Earlier::Over { version } => hold(Claim::new(key, fresh.clone()), version, false),
-                Earlier::Unmade { claim, version } => hold(Claim { tried_ms: now_ms(), ..claim }, version, true),
-                Earlier::Made { target, complete } => return Ok(Claimed::Theirs { target, complete }),
+                Earlier::Absent => new(0),
+                Earlier::Over { version } => new(version),
+                Earlier::Unmade { claim, version } => {
+                    hold(Claim { tried_ms: now_ms(), answer: answer.clone(), ..claim }, version, true)
+                }
+                Earlier::Made { claim, complete, .. } if answer.is_none() => {
+                    return Ok(Claimed::Theirs { target: claim.target, complete, held: None });
+                }
+                // The next equal request is told what becomes of this answer.
+                Earlier::Made { claim, version, complete } => {
+                    made = Some(complete);
+                    hold(Claim { answer: answer.clone(), ..claim }, version, true)
+                }
+                Earlier::Open => return Ok(Claimed::None),
             };
         }
-        Ok(Claimed::Ours(ours))
+        Ok(match made {
+            Some(complete) => Claimed::Theirs { target: ours.claim.target.clone(), complete, held: Some(ours) },
+            None => Claimed::Ours(ours),
+        })
     }
 
     /// Finds the claim of an earlier request with this key and what became of its target; waits while that request
@@ -116,7 +141,17 @@ impl Admission {
     ) -> Result<Earlier, ClaimError> {
         // Since when the claim has had this version.
         let mut seen = (0, Instant::now());
+        let mut connection = Watched::default();
         while let Some((claim, version)) = self.read_claim(partition).await? {
+            let connection = match key.kind {
+                RequestKeyKind::Equal { counted } => {
+                    self.connection_of(tenant, &claim, counted, &mut connection).await?
+                }
+                RequestKeyKind::Key | RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => Connection::Cut,
+            };
+            if connection == Connection::Reached {
+                return Ok(Earlier::Over { version });
+            }
             let state = self
                 .target_state(tenant, &claim.target, (key.kind == RequestKeyKind::Key).then_some(&key.name))
                 .await?;
@@ -124,15 +159,23 @@ impl Admission {
                 seen = (version, Instant::now());
             }
             let since = claim.since(seen.1.elapsed());
-            match judge(key, &claim, state, since, self.ledger.retention().run) {
-                Verdict::Join => {
-                    return Ok(Earlier::Made { target: claim.target, complete: state != TargetState::Live });
+            let verdict = match key.kind {
+                RequestKeyKind::Equal { counted } => judge_equal(counted, connection, state, since),
+                RequestKeyKind::Key | RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => {
+                    judge(key, &claim, state, since, self.ledger.retention().run)
                 }
+            };
+            match verdict {
+                Verdict::Join => return Ok(Earlier::Made { claim, version, complete: state != TargetState::Live }),
+                Verdict::GoAlone => return Ok(Earlier::Open),
                 Verdict::Reused => return Err(ClaimError::Reused),
                 Verdict::Gone => return Err(ClaimError::Gone),
                 Verdict::BeginAnew => return Ok(Earlier::Over { version }),
                 Verdict::TakeOver => return Ok(Earlier::Unmade { claim, version }),
-                Verdict::Wait => backoff.pause().await?,
+                Verdict::Wait => match backoff.pause().await {
+                    Err(_) if connection == Connection::Doubtful => return Ok(Earlier::Open),
+                    paused => paused?,
+                },
             }
         }
         Ok(Earlier::Absent)
@@ -175,6 +218,7 @@ impl Admission {
                 TargetState::Complete {
                     may_be_repeated: outcome.may_be_repeated(),
                     abandoned: outcome.was_abandoned_idle(),
+                    cancelled: outcome.status() == RunStatus::Cancelled,
                 }
             }
         })
@@ -230,17 +274,20 @@ impl Admission {
     /// Marks the claim as idle, so that the next request with the key need not wait. Best effort.
     pub(super) async fn give_way(&self, mut held: HeldClaim) {
         held.claim.tried_ms = 0;
+        held.claim.answer = held.claim.answer.map(|_| Answer::Cut);
         if let Err(error) = self.put(&mut held).await {
             tracing::warn!(%error, "could not release an idempotency key for the next request");
         }
     }
 
     /// Stores a claim, unless it changed since it was read.
-    async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
+    pub(super) async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
         let durability = match held.kind {
             RequestKeyKind::Key => Durability::Synced,
             // Such a claim helps a client whose connection broke; it need not survive a power cut.
-            RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => Durability::Written,
+            RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated | RequestKeyKind::Equal { .. } => {
+                Durability::Written
+            }
         };
         let tx = Tx { durability, ..Tx::new(held.partition.clone()) };
         let tx = tx.put_at(keys::claim(), held.version, encode(&held.claim), Some(held.kind.ttl(held.longest)));

@@ -14,12 +14,14 @@ mod claims;
 mod compact;
 mod composite;
 mod conflict;
+mod connection;
 mod delegates;
 mod dry_run;
 mod handoffs;
 mod models;
 mod named;
 mod once;
+mod open_answer;
 mod policy;
 mod previous;
 mod price;
@@ -42,6 +44,7 @@ mod waiting;
 use std::sync::Arc;
 
 pub use self::dry_run::{DryRun, Sizes};
+pub use self::open_answer::{AnswerFate, OpenAnswer};
 use crate::agent::control::Control;
 use crate::agent::error::StartError;
 use crate::agent::follow::{Follower, Followers};
@@ -87,6 +90,8 @@ pub struct Started {
     pub joined: bool,
     /// Whether an earlier request of the same name was answered by them already.
     pub replayed: bool,
+    /// Keeps what becomes of the answer, for an equal request.
+    pub answer: Option<OpenAnswer>,
 }
 
 impl Admission {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::{Claimed, HeldClaim};
 use crate::agent::admission::verdict::TargetState;
-use crate::agent::admission::{Admission, Started};
+use crate::agent::admission::{Admission, OpenAnswer, Started};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
 use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::keys;
@@ -61,7 +61,8 @@ impl Admission {
     /// the same key.
     async fn start_once(self: &Arc<Self>, mut new: NewRun, key: &RequestKey) -> Result<Started, StartError> {
         // A refused first attempt must not leave an earlier request's run to its repetition.
-        if self.lifecycle.is_refusing() && key.kind != RequestKeyKind::FirstAttempt {
+        let is_first = matches!(key.kind, RequestKeyKind::FirstAttempt | RequestKeyKind::Equal { .. });
+        if self.lifecycle.is_refusing() && !is_first {
             return Err(StartError::Draining);
         }
         let (named, longest) = (new.run.clone(), self.longest(&new));
@@ -70,7 +71,11 @@ impl Admission {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
             let held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
                 Claimed::Ours(held) => held,
-                Claimed::Theirs { target, complete } => return self.join(&new, &target, complete).await,
+                Claimed::Theirs { target, complete, held } => {
+                    let started = self.join(&new, &target, complete).await?;
+                    return Ok(Started { answer: held.map(|held| OpenAnswer::new(self, held)), ..started });
+                }
+                Claimed::None => return self.start_after(&new, None).await,
             };
             failpoint::hit("claim.recorded");
             aim(&mut new, &held.claim.target, named.as_ref())?;
@@ -86,6 +91,9 @@ impl Admission {
     /// if another process is changing the run at this moment. A refused request removes its claim.
     async fn start_claimed(self: &Arc<Self>, new: &NewRun, mut held: HeldClaim) -> Result<Option<Started>, StartError> {
         let error = match self.start_after(new, Some(&mut held)).await {
+            Ok(started) if held.claim.answer.is_some() => {
+                return Ok(Some(Started { answer: Some(OpenAnswer::new(self, held)), ..started }));
+            }
             Ok(started) => {
                 self.note_made(held);
                 return Ok(Some(started));
@@ -94,8 +102,8 @@ impl Admission {
         };
         // The run of another request with the same claim may be the reason why this one is refused.
         match self.target_state(&new.tenant, &held.claim.target, new.claim.as_ref().map(|claim| &claim.name)).await? {
-            TargetState::Live => return self.join(new, &held.claim.target, false).await.map(Some),
-            TargetState::Complete { .. } => return self.join(new, &held.claim.target, true).await.map(Some),
+            TargetState::Live => return self.join_claimed(new, held, false).await.map(Some),
+            TargetState::Complete { .. } => return self.join_claimed(new, held, true).await.map(Some),
             TargetState::Missing | TargetState::Untouched => {}
         }
         if matches!(error, StartError::Claim(ClaimError::Busy)) {
@@ -105,6 +113,8 @@ impl Admission {
         // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
         if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
             self.release(held).await;
+        } else if held.claim.answer.is_some() {
+            OpenAnswer::new(self, held).cut();
         }
         Err(error)
     }
@@ -126,6 +136,8 @@ impl Admission {
         let held = match self.claim_session(tenant, key, id, memory).await? {
             Claimed::Ours(held) => held,
             Claimed::Theirs { target, .. } => return Ok((self.made_session(tenant, &target).await?, true)),
+            // Sessions are made under a key alone.
+            Claimed::None => return Err(LookupError::from(ClaimError::Busy).into()),
         };
         let target = held.claim.target.clone();
         let Target::Session { id } = &target else { return Err(LookupError::from(ClaimError::Reused).into()) };
@@ -206,6 +218,18 @@ impl Admission {
         Ok(self.ledger.find_session(tenant, id).await?.ok_or(ClaimError::Gone)?)
     }
 
+    /// Follows the run that another request with the same claim started or continued.
+    async fn join_claimed(
+        self: &Arc<Self>,
+        new: &NewRun,
+        held: HeldClaim,
+        complete: bool,
+    ) -> Result<Started, StartError> {
+        let started = self.join(new, &held.claim.target, complete).await?;
+        let answer = held.claim.answer.is_some().then(|| OpenAnswer::new(self, held));
+        Ok(Started { answer, ..started })
+    }
+
     /// Follows the run that an earlier request started or continued, from the first event that it caused.
     async fn join(&self, new: &NewRun, target: &Target, complete: bool) -> Result<Started, StartError> {
         let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
@@ -218,7 +242,7 @@ impl Admission {
         }
         let follower = self.followers.follow(partition, id.clone(), live, *after);
         let (session, follower) = (SharedSession::unread(&head), follower.to_first_end());
-        Ok(Started { head, follower, session, joined: true, replayed: complete })
+        Ok(Started { head, follower, session, joined: true, replayed: complete, answer: None })
     }
 }
 

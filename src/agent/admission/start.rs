@@ -59,7 +59,7 @@ impl Started {
     fn new(spec: &RunSpec, turn: Turn, follower: Follower, budgets: Option<SessionBudget>) -> Self {
         let head = Head { status: turn.status(), ..Head::new(spec) };
         let session = spec.session.clone().map(|id| SharedSession { id, budgets });
-        Self { head, follower: follower.to_first_end(), session, joined: false, replayed: false }
+        Self { head, follower: follower.to_first_end(), session, joined: false, replayed: false, answer: None }
     }
 }
 

@@ -18,7 +18,7 @@ impl RequestKeyKind {
     pub(super) fn ttl(self, longest: Duration) -> Duration {
         longest.saturating_add(match self {
             Self::Key => Retention::KEY_HOLDS,
-            Self::FirstAttempt | Self::Repeated => REPEATED_WITHIN,
+            Self::FirstAttempt | Self::Repeated | Self::Equal { .. } => REPEATED_WITHIN,
         })
     }
 }
@@ -38,12 +38,27 @@ pub(super) enum TargetState {
         may_be_repeated: bool,
         /// Whether the run was cancelled without a reader and without a tool call.
         abandoned: bool,
+        /// Whether the run was cancelled.
+        cancelled: bool,
     },
 }
 
 impl TargetState {
     /// The target is complete, and there is no reason to make it again.
-    pub(super) const MADE: Self = Self::Complete { may_be_repeated: false, abandoned: false };
+    pub(super) const MADE: Self = Self::Complete { may_be_repeated: false, abandoned: false, cancelled: false };
+}
+
+/// What is known of the connection over which an earlier equal request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connection {
+    /// The answer was written to its end.
+    Reached,
+    /// It was cut before that.
+    Cut,
+    /// It may have been cut a moment ago.
+    Doubtful,
+    /// The answer is being written.
+    Open,
 }
 
 /// How much time has passed.
@@ -66,6 +81,8 @@ pub(super) enum Verdict {
     TakeOver,
     /// Replace the claim and make a target of its own.
     BeginAnew,
+    /// Make a target of its own, and leave the claim to the earlier request.
+    GoAlone,
     /// Fail: the key was used for another request.
     Reused,
     /// Fail: the target existed and has expired.
@@ -82,7 +99,7 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
     let begins_anew = match key.kind {
         // The client lost its connection and repeats the request for the answer, and there is none.
         RequestKeyKind::Key => matches!(state, TargetState::Complete { abandoned: true, .. }) && !claim.continues(),
-        RequestKeyKind::FirstAttempt => true,
+        RequestKeyKind::FirstAttempt | RequestKeyKind::Equal { .. } => true,
         RequestKeyKind::Repeated => match state {
             TargetState::Live => false,
             // The run failed without effect: that is why clients repeat a request.
@@ -103,11 +120,30 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
     }
 }
 
+/// What a request does about an earlier one that said the same, and is answered over this connection. Only an answer that
+/// was cut off is asked for again: other equal requests are requests of their own.
+pub(super) fn judge_equal(counted: bool, connection: Connection, state: TargetState, since: Since) -> Verdict {
+    match connection {
+        Connection::Reached => Verdict::BeginAnew,
+        Connection::Doubtful | Connection::Open if counted => Verdict::BeginAnew,
+        Connection::Doubtful => Verdict::Wait,
+        Connection::Open => Verdict::GoAlone,
+        Connection::Cut => match state {
+            TargetState::Live => Verdict::Join,
+            _ if since.claimed > REPEATED_WITHIN => Verdict::BeginAnew,
+            TargetState::Complete { may_be_repeated: false, cancelled: false, .. } => Verdict::Join,
+            TargetState::Complete { .. } => Verdict::BeginAnew,
+            TargetState::Missing | TargetState::Untouched if since.tried < TAKEOVER_DELAY => Verdict::Wait,
+            TargetState::Missing | TargetState::Untouched => Verdict::TakeOver,
+        },
+    }
+}
+
 impl Claim {
     /// A claim that is made now, for this target.
     pub(super) fn new(key: &RequestKey, target: Target) -> Self {
         let (fingerprint, now) = (key.fingerprint.clone(), now_ms());
-        Self { fingerprint, target, made: false, since_ms: now, tried_ms: now }
+        Self { fingerprint, target, made: false, since_ms: now, tried_ms: now, answer: None }
     }
 
     /// How much time has passed for a claim that was seen `unchanged` for so long. The clocks of several machines
@@ -129,9 +165,9 @@ mod tests {
     use crate::types::RunId;
 
     const KEPT: Duration = Duration::from_secs(3600);
-    const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: false };
-    const ABANDONED: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: true };
-    const FINAL: TargetState = TargetState::Complete { may_be_repeated: false, abandoned: false };
+    const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: false, cancelled: false };
+    const ABANDONED: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: true, cancelled: true };
+    const FINAL: TargetState = TargetState::MADE;
 
     fn verdict(kind: RequestKeyKind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
         let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind };
@@ -141,7 +177,7 @@ mod tests {
 
     fn claim(after: u64, made: bool) -> Claim {
         let target = Target::Run { id: RunId::mint(), session: None, after };
-        Claim { fingerprint: "f".into(), target, made, since_ms: 0, tried_ms: 0 }
+        Claim { fingerprint: "f".into(), target, made, since_ms: 0, tried_ms: 0, answer: None }
     }
 
     #[test]
@@ -216,6 +252,33 @@ mod tests {
                 expected,
                 "{state:?} after {age_s} s"
             );
+        }
+    }
+
+    #[test]
+    fn an_equal_request_joins_a_run_only_if_its_answer_was_cut_off() {
+        let cancelled = TargetState::Complete { may_be_repeated: false, abandoned: false, cancelled: true };
+        let since = |age_s| Since { claimed: Duration::from_secs(age_s), tried: Duration::from_secs(age_s) };
+        for (connection, state, age_s, expected) in [
+            (Connection::Cut, TargetState::Live, 5000, Verdict::Join),
+            (Connection::Cut, FINAL, 660, Verdict::Join),
+            (Connection::Cut, FINAL, 661, Verdict::BeginAnew),
+            (Connection::Cut, REPEATABLE, 1, Verdict::BeginAnew),
+            (Connection::Cut, ABANDONED, 1, Verdict::BeginAnew),
+            (Connection::Cut, cancelled, 1, Verdict::BeginAnew),
+            (Connection::Cut, TargetState::Missing, 1, Verdict::Wait),
+            (Connection::Cut, TargetState::Untouched, 3, Verdict::TakeOver),
+            (Connection::Cut, TargetState::Missing, 700, Verdict::BeginAnew),
+            (Connection::Reached, FINAL, 1, Verdict::BeginAnew),
+            (Connection::Doubtful, TargetState::Live, 1, Verdict::Wait),
+            (Connection::Open, TargetState::Live, 1, Verdict::GoAlone),
+        ] {
+            let verdict = judge_equal(false, connection, state, since(age_s));
+            assert_eq!(verdict, expected, "{connection:?}, {state:?} after {age_s} s");
+            // A client that counts its attempts says so if it comes again.
+            let is_sure = matches!(connection, Connection::Cut | Connection::Reached);
+            let expected = if is_sure { expected } else { Verdict::BeginAnew };
+            assert_eq!(judge_equal(true, connection, state, since(age_s)), expected);
         }
     }
 }

@@ -25,6 +25,21 @@ pub struct Claim {
     pub since_ms: u64,
     /// When a request last began to make the target, Unix milliseconds; 0 if none is at work.
     pub tried_ms: u64,
+    /// What became of the answer, where requests are known by all that they say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+}
+
+/// What became of the answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The replica of this name writes it, or was killed.
+    Open(String),
+    /// All of it was written.
+    Reached,
+    /// Its connection was cut before that.
+    Cut,
 }
 
 /// What a request makes.

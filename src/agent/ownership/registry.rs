@@ -210,6 +210,11 @@ impl Replica {
         Ok(try_join_all(looked).await?.into_iter().flatten().next())
     }
 
+    /// Whether a replica of this name is registered: one that died is found out some seconds later.
+    pub async fn is_registered(&self, id: &str) -> Result<bool, Unavailable> {
+        Ok(self.store.get(&keys::live_partition(), &keys::replica(id)).await?.is_some())
+    }
+
     /// Reads which other replicas there are.
     pub async fn read_others(&self) -> Result<(), Unavailable> {
         let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: MOVED, order: Order::Ascending };

@@ -1,5 +1,6 @@
 //! Sessions: conversations that outlive their runs.
 
+mod append;
 pub(super) mod delete;
 mod delete_run;
 pub mod environment;

@@ -125,7 +125,7 @@ impl Sessions {
 
     /// Refuses a session that has a run which has not ended: what it was shown must not change. Runs that are over did not say so
     /// where the store lost a part of it.
-    async fn check_idle(&self, tenant: &Tenant, session: &mut Session) -> Result<(), SpliceError> {
+    pub(super) async fn check_idle(&self, tenant: &Tenant, session: &mut Session) -> Result<(), SpliceError> {
         let partition = keys::session_partition(tenant, &session.id);
         for run in session.all_runs().cloned().collect::<Vec<_>>() {
             let head = self.ledger.head(&partition, &run).await?;

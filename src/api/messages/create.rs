@@ -8,6 +8,7 @@ use http::{HeaderMap, header};
 
 use crate::agent::{NewRun, Started};
 use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
+use crate::api::answered;
 use crate::api::auth::Caller;
 use crate::api::completions::{request_context, start, write_budgets_left};
 use crate::api::error::ApiError;
@@ -75,7 +76,7 @@ async fn begin(
     let beside = ["x-loopgate-session-id", AGENT_HEADER].map(|name| header_text(headers, name));
     let [session, agent] = beside;
     let beside = [session?.unwrap_or_default(), agent?.unwrap_or_default()].concat();
-    let key = identity.request_key("messages", &caller, text, Some(&beside))?;
+    let key = identity.key_or_equal("messages", &caller, text, &beside)?;
     new.memory = Arc::new(body.into_memory());
     let mut started = match start(api, &caller, new, key.as_ref(), ApiError::in_messages).await {
         Ok(started) => started,
@@ -85,8 +86,10 @@ async fn begin(
         started.follower = started.follower.with_memory(memory);
     }
     let (replayed, session) = (started.replayed, started.session.clone());
+    let answer = if shape.stream { None } else { started.answer.take() };
     let mut response = respond(started, shown(&shape, headers)?, identity).await?;
     write_budgets_left(api, &caller, session.as_ref(), &mut response).await;
+    answered::note(answer, &mut response);
     if replayed {
         mark_replayed(response.headers_mut());
     }
@@ -123,7 +126,7 @@ fn shown(shape: &Shape, headers: &HeaderMap) -> Result<Shown, ApiError> {
 
 /// Answers with a run that was started or continued, as it was asked for.
 async fn respond(started: Started, shown: Shown, identity: &RequestIdentity) -> Result<Response, ApiError> {
-    let Started { head, follower, joined, replayed, .. } = started;
+    let Started { head, follower, joined, replayed, answer: open, .. } = started;
     let streams = shown.frames;
     let mut events = MessageEvents::new(RunNames::from(&head), shown);
     if !streams {
@@ -135,5 +138,5 @@ async fn respond(started: Started, shown: Shown, identity: &RequestIdentity) -> 
         events = events.without(void.iter().filter(|step| step.may_be_left_out(0)).map(|step| step.step));
     }
     let names = events.names().clone();
-    Ok(sse::stream(follower, events, &names))
+    Ok(sse::answer(follower, events, &names, open))
 }

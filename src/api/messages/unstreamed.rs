@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use axum::response::{IntoResponse, Response};
 
 use crate::agent::follow::Follower;
-use crate::api::at_end::take_all;
+use crate::api::at_end::{BrokenOff, take_all};
 use crate::api::error::ApiError;
 use crate::api::identity::RequestIdentity;
 use crate::api::log_fields::LogFields;
@@ -25,8 +25,9 @@ pub(super) async fn answer(
         events.take(record);
         if events.has_ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    if let Err(error) = take_all(follower, identity, &mut take).await {
+    if let Err(error) = take_all(follower, &mut take).await {
         let mut response = error.into_response();
+        response.extensions_mut().insert(BrokenOff);
         sse::name_run(&mut response, events.names());
         return Ok(response);
     }

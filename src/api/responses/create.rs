@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
-use crate::agent::{NewRun, Started};
+use crate::agent::{NewRun, OpenAnswer, Started};
 use crate::api::agent_header::{AGENT_HEADER, read_agent_header};
-use crate::api::at_end::take_all;
+use crate::api::answered;
+use crate::api::at_end::{BrokenOff, take_all};
 use crate::api::auth::Caller;
 use crate::api::completions::{request_context, start, write_budgets_left};
 use crate::api::error::ApiError;
@@ -76,22 +77,24 @@ async fn begin(
         caller.check(Scope::Approvals)?;
     }
     let beside = [session.unwrap_or_default(), in_header.unwrap_or_default()].concat();
-    let key = identity.request_key("responses", &caller, text, Some(&beside))?;
+    let key = identity.key_or_equal("responses", &caller, text, &beside)?;
     new.memory = Arc::new(body.into_memory());
     let started = match start(api, &caller, new, key.as_ref(), ApiError::in_responses).await {
         Ok(started) => started,
         Err(refusal) => return Ok(*refusal),
     };
     let (replayed, session) = (started.replayed, started.session.clone());
-    let Started { head, mut follower, .. } = started;
+    let Started { head, mut follower, answer, .. } = started;
     if shape.stream {
         follower = follower.with_memory(memory);
     }
     let from = shape.stream.then_some(0);
     let shown = Shown { leg: None, from, with_agent: shape.with_agent, with_report: shape.with_report };
     let events = ResponseEvents::new(RunNames::from(&head), shape.terms.clone(), shown);
-    let mut response = respond(follower, events, &shape, identity).await?;
+    let (answer, streamed) = if shape.stream { (None, answer) } else { (answer, None) };
+    let mut response = respond(follower, events, &shape, (identity, streamed)).await?;
     write_budgets_left(api, &caller, session.as_ref(), &mut response).await;
+    answered::note(answer, &mut response);
     if replayed {
         mark_replayed(response.headers_mut());
     }
@@ -130,11 +133,11 @@ async fn respond(
     follower: Follower,
     events: ResponseEvents,
     shape: &Shape,
-    identity: &RequestIdentity,
+    (identity, answer): (&RequestIdentity, Option<OpenAnswer>),
 ) -> Result<Response, ApiError> {
     if shape.stream {
         let names = events.names().clone();
-        return Ok(sse::stream(follower, events, &names));
+        return Ok(sse::answer(follower, events, &names, answer));
     }
     if shape.background { at_once(follower, events).await } else { at_its_end(follower, events, identity).await }
 }
@@ -171,8 +174,9 @@ async fn at_its_end(
         events.take(record);
         ControlFlow::Continue(())
     };
-    if let Err(error) = take_all(follower.waiting_for_the_end(), identity, &mut take).await {
+    if let Err(error) = take_all(follower.waiting_for_the_end(), &mut take).await {
         let mut response = error.into_response();
+        response.extensions_mut().insert(BrokenOff);
         sse::name_run(&mut response, events.names());
         return Ok(response);
     }

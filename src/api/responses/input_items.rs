@@ -4,11 +4,12 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{Query, Texts};
+use crate::api::params::ItemsQuery;
 use crate::api::responses::json;
 use crate::api::responses::read::ResponsePath;
 use crate::api::responses::stored::Stored;
@@ -16,23 +17,7 @@ use crate::api::state::Api;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::responses::input_items::items;
-use crate::api::wire::vocabulary::OrderText;
 use crate::store::Order;
-
-/// Which items a list shows.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it only describes; the handler reads the query")]
-struct ItemsQuery {
-    /// 1 to 100; 20 without it
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<u32>,
-    /// `desc` without it
-    #[param(value_type = Option<OrderText>)]
-    order: Option<String>,
-    /// Only those that follow this item
-    after: Option<String>,
-}
 
 /// A page of items.
 #[derive(Debug, Serialize, ToSchema)]
@@ -84,7 +69,8 @@ pub async fn list(
     Ok(json(&ItemList { object: "list", data, first_id, last_id, has_more }))
 }
 
-fn parse_order(text: &str) -> Option<Order> {
+/// `asc` or `desc`.
+pub fn parse_order(text: &str) -> Option<Order> {
     match text {
         "asc" => Some(Order::Ascending),
         "desc" => Some(Order::Descending),

@@ -88,6 +88,8 @@ error_codes! {
     ScheduleExists,
     /// There is no such response that this caller could read.
     ResponseNotFound,
+    /// There is no such conversation for this tenant.
+    ConversationNotFound,
     /// There is no such item of a response or a conversation.
     ItemNotFound,
     /// There is no such response that could be continued.

@@ -12,6 +12,7 @@ pub mod body;
 pub mod budgets;
 pub mod chunk;
 pub mod compaction;
+pub mod conversations;
 mod depth;
 pub mod document;
 pub mod error;

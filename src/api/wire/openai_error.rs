@@ -83,6 +83,7 @@ const TABLE: &[(ErrorCode, u16, &str, &str)] = &[
     (ErrorCode::ScheduleExists, 409, "conflict_error", "schedule_exists"),
     (ErrorCode::RunNotFound, 404, "invalid_request_error", "run_not_found"),
     (ErrorCode::ResponseNotFound, 404, "invalid_request_error", "response_not_found"),
+    (ErrorCode::ConversationNotFound, 404, "invalid_request_error", "conversation_not_found"),
     (ErrorCode::ItemNotFound, 404, "invalid_request_error", "item_not_found"),
     (ErrorCode::CallNotFound, 404, "invalid_request_error", "call_not_found"),
     (ErrorCode::UnknownUrl, 404, "invalid_request_error", "unknown_url"),

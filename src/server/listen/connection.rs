@@ -104,6 +104,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl Connection<TcpStream> {
+    /// Notes that the answer is cut off if its client has gone: what is written from now on does not reach it.
+    pub(super) fn note_if_gone(&self, context: &mut Context<'_>) {
+        if self.progress.keeps_fate() && matches!(self.poll_arrived(context), Poll::Ready(Ok(false) | Err(_))) {
+            self.progress.cut();
+        }
+    }
+
     /// Waits without a buffer. Returns whether something has arrived; otherwise it was the end.
     pub(super) fn poll_arrived(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.unread.has_remaining() {
@@ -122,7 +129,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {
             let count = self.unread.len().min(into.remaining());
             into.put_slice(&self.unread.split_to(count));
         } else {
-            ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+            let read = ready!(Pin::new(&mut self.stream).poll_read(context, into));
+            // The library takes a reset for the end of a connection like any other.
+            read.inspect_err(|_| self.progress.cut())?;
         }
         self.line_ended = self.line_ended || memchr::memchr(b'\n', &into.filled()[before..]).is_some();
         Poll::Ready(Ok(()))

@@ -4,12 +4,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::answering::Answering;
+use crate::agent::AnswerFate;
+
+/// How long after an answer was written a connection that breaks may still have cut it off. Not a setting: a reset follows
+/// the bytes that the client did not read by the time that they take to it, and idle connections break for other reasons.
+const READ_WITHIN: Duration = Duration::from_secs(2);
 
 /// How far a connection is.
 #[derive(Debug, Default)]
@@ -22,6 +29,16 @@ pub(super) struct Progress {
     flushed: AtomicBool,
     /// A body that is not written by the library.
     streamed: Mutex<Option<Answering>>,
+    /// The answer that is being written, or was written last, where it is kept whether it reached its client.
+    answer: Mutex<Option<Last>>,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Last {
+    fate: AnswerFate,
+    /// Since when all of it is written.
+    written: Option<Instant>,
 }
 
 impl Progress {
@@ -33,6 +50,8 @@ impl Progress {
     /// A request has come.
     pub(super) fn begin(self: &Arc<Self>, request: hyper::Request<Incoming>) -> hyper::Request<Arriving> {
         self.answered.store(false, Relaxed);
+        // A client that asks again has read the answer before.
+        *self.answer.lock() = None;
         self.read.store(request.body().is_end_stream(), Relaxed);
         request.map(|body| Arriving { body, progress: self.clone() })
     }
@@ -45,6 +64,29 @@ impl Progress {
     /// The answer has been taken to the end.
     pub(super) fn end(&self) {
         self.answered.store(true, Relaxed);
+        if let Some(last) = &mut *self.answer.lock() {
+            last.written = Some(Instant::now());
+        }
+    }
+
+    /// An answer is about to be written of which is kept whether it reached its client.
+    pub(super) fn keep_fate(&self, fate: AnswerFate) {
+        *self.answer.lock() = Some(Last { fate, written: None });
+    }
+
+    /// Whether it is kept of the answer whether it reached its client.
+    pub(super) fn keeps_fate(&self) -> bool {
+        self.answer.lock().is_some()
+    }
+
+    /// The connection broke. That cut an answer off if not all of it was written, or if it was only just: a client that
+    /// closes a connection before it has read all of it resets it.
+    pub(super) fn cut(&self) {
+        if let Some(Last { fate, written }) = self.answer.lock().take()
+            && written.is_none_or(|written| written.elapsed() < READ_WITHIN)
+        {
+            fate.cut();
+        }
     }
 
     /// Something is being written, or nothing is left to write.

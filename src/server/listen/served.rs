@@ -54,6 +54,7 @@ impl Listening {
         let bytes = Connection::new(stream, self.bounds.write_timeout, progress.clone());
         let served = Served { listening: self, address, slot: Arc::new(slot), heartbeat, progress };
         if let Err(error) = served.serve(bytes, begin_within).await {
+            served.progress.cut();
             tracing::debug!(%address, %error, "a connection broke");
         }
     }
@@ -81,6 +82,7 @@ impl Served {
             bytes = left;
             if let Some(body) = self.progress.take() {
                 streamed::write(body, &mut bytes).await?;
+                self.progress.end();
             }
             if !self.is_asked_again(&bytes).await? {
                 bytes.shutdown().await?;
@@ -152,7 +154,10 @@ impl Served {
         mark(&mut request, self.address, &self.slot, self.heartbeat.as_deref());
         let (router, progress) = (self.listening.router.clone(), self.progress.clone());
         async move {
-            let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            let mut response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            if let Some(fate) = response.extensions_mut().remove() {
+                progress.keep_fate(fate);
+            }
             let is_kept = takes_chunks && progress.has_read() && streamed::is_chunked(&response);
             Ok(response.map(|body| {
                 let body = Answering::new(body, busy);

@@ -47,7 +47,7 @@ pub(super) fn is_chunked<B: Body>(response: &Response<B>) -> bool {
 pub(super) async fn write(body: Answering, to: &mut Connection<TcpStream>) -> io::Result<()> {
     let mut streamed = Streamed::new(body);
     std::future::poll_fn(|context| {
-        let written = streamed.poll_write(to, context);
+        let written = streamed.poll_write(to, context, |to, context| to.note_if_gone(context));
         if written.is_pending() && streamed.is_watched {
             streamed.watch(to, context)?;
         }
@@ -74,10 +74,19 @@ impl<B: Body<Data = Bytes, Error = axum::Error> + Unpin> Streamed<B> {
 
     /// Writes the body to its end. Whenever this is pending, the connection or the body wakes the task: the body is asked
     /// after each write to the end of `out`, because a wake of the body is used up by a poll in which the connection is full.
-    fn poll_write<W: AsyncWrite + Unpin>(&mut self, to: &mut W, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Does `before_last` before it writes the end of the body.
+    fn poll_write<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        context: &mut Context<'_>,
+        before_last: impl Fn(&W, &mut Context<'_>),
+    ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_drain(to, context))?;
             if !self.ended && self.poll_join(context)?.is_ready() {
+                if self.ended && self.is_watched {
+                    before_last(to, context);
+                }
                 continue;
             }
             ready!(Pin::new(&mut *to).poll_flush(context))?;
@@ -164,7 +173,7 @@ mod tests {
         let pieces = stream::unfold(said, async |mut said| Some((Ok::<_, io::Error>(said.recv().await?), said)));
         let mut streamed = Streamed::new(axum::body::Body::from_stream(pieces));
         TaskTracker::new().spawn(async move {
-            std::future::poll_fn(|context| streamed.poll_write(&mut server, context)).await.unwrap();
+            std::future::poll_fn(|context| streamed.poll_write(&mut server, context, |_, _| {})).await.unwrap();
         });
         client
     }

@@ -82,7 +82,7 @@ async fn a_conversation_is_a_session() {
     let server = Server::new(vec![Say::Text(&["one"]), Say::Text(&["two"])]);
     let missing = with(ask("Hi"), &json!({"conversation": "sess_1"}));
     let (status, code, param, _) = server.refused(&missing).await;
-    assert_eq!((status, code.as_str(), param.as_str()), (404, "session_not_found", "conversation"));
+    assert_eq!((status, code.as_str(), param.as_str()), (404, "conversation_not_found", "conversation"));
     let session = json!({"agent": {"session_id": "sess_1"}});
     let first = server.ok(&with(ask("First?"), &session)).await;
     assert_eq!(first["conversation"], json!({"id": "sess_1"}));

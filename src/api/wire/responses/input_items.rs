@@ -21,7 +21,8 @@ pub fn items(run: &RunId, leg: u32, messages: &[Message]) -> Vec<(String, Box<Ra
     found
 }
 
-fn of_message(message: &Message) -> Vec<Value> {
+/// A message as items, which have no ids.
+pub fn of_message(message: &Message) -> Vec<Value> {
     let Ok(parts) = parts(message) else { return Vec::new() };
     let role = match message.role {
         Role::System => "system",
