@@ -93,11 +93,9 @@ pub struct NewRun {
     /// Whether no client waits for it: it begins a run or is refused at once. It neither waits for what others have reserved
     /// of a budget, nor answers a run that waits, nor takes its place.
     pub unattended: bool,
-    /// Whether its client sends the whole conversation each time: where a request asks for other tools than the run that it
-    /// answers, another run can go on with that.
+    /// Whether its client sends the whole conversation each time, by which another run can go on than that which it answers.
     pub sends_all: bool,
-    /// Whether its client repeats, beside what is new, what it answered before: results that no run waits for any more, and decisions
-    /// that are made. They are left out.
+    /// Whether its client repeats what it answered before, which is left out beside what is new.
     pub repeats: bool,
     /// Whether it comes from a page that shows a token: it has nothing to say about calls of the server whose outcome is not known.
     pub of_page: bool,
