@@ -199,6 +199,30 @@ async fn a_client_that_has_its_answer_and_asks_the_same_again_gets_a_new_run() {
     }
 }
 
+/// A client that counts its attempts says that it asks again. What it has read then is given to nobody else.
+#[tokio::test]
+async fn an_answer_that_was_read_at_a_counted_attempt_is_not_given_again() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(slow());
+    let server = TestServer::start(&upstream.config()).await;
+    for path in ENDPOINTS {
+        let body = ask(path, "Hi", true);
+        send_and_cut(&server, path, &body, 1).await;
+        tokio::time::sleep(PAUSE).await;
+        let again = server.json(path, &body).header("x-stainless-retry-count", "1");
+        let response = server.respond(again).await;
+        let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
+        assert!(within("the answer", response.text()).await.expect("it is whole").contains("single"));
+        let runs = [send(&server, path, &body).await.0, send(&server, path, &body).await.0];
+        assert!(!runs.contains(&run) && runs[0] != runs[1], "{path}: {run} {runs:?}");
+    }
+    assert_eq!(
+        upstream.requests().len(),
+        2 * 3,
+        "the attempt that was counted joined the run whose connection was cut"
+    );
+}
+
 #[tokio::test]
 async fn equal_requests_at_once_are_runs_of_their_own() {
     let gate = Gate::new();

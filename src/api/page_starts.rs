@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use crate::agent::error::LookupError;
 use crate::agent::{Agent, NewRun};
 use crate::api::auth::token::{Bound, May, Token};
 use crate::api::auth::{forbidden, of_run};
@@ -15,7 +16,7 @@ use crate::api::wire::asked::RequestContext;
 use crate::api::wire::body::{clip, parse};
 use crate::api::wire::openai_chat::request::read_request;
 use crate::api::wire::openai_chat::shape::ResponseShape;
-use crate::types::{CallId, Role, SessionId};
+use crate::types::{CallId, Role, RunId, SessionId};
 
 /// What its body may have. What is unknown would be sent to upstreams, so it may not.
 const MEMBERS: [&str; 21] = [
@@ -118,10 +119,25 @@ fn session_of(token: &Token) -> Result<&SessionId, ApiError> {
 /// Refuses answers to calls, and decisions about calls, of runs that are beyond the token.
 async fn check_calls(token: &Token, agent: &Agent, new: &NewRun) -> Result<(), ApiError> {
     let decided = new.approvals.iter().map(|approval| &approval.call);
-    for run in new.answered.iter().chain(decided).filter_map(CallId::run) {
+    for run in decided.filter_map(CallId::run) {
         of_run(token, agent, &run).await.map_err(|error| error.at("messages"))?;
     }
+    for run in new.answered.iter().filter_map(CallId::run) {
+        // What a chat repeats of a run that is kept no more answers nothing, and is left out.
+        let is_gone = new.repeats && is_gone(token, agent, &run).await?;
+        if !is_gone {
+            of_run(token, agent, &run).await.map_err(|error| error.at("messages"))?;
+        }
+    }
     Ok(())
+}
+
+async fn is_gone(token: &Token, agent: &Agent, run: &RunId) -> Result<bool, ApiError> {
+    match agent.runs().session_of(&token.tenant, run).await {
+        Ok(_) => Ok(false),
+        Err(LookupError::RunNotFound(_)) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Refuses members that a token may not ask for, and says whether the body names a session.

@@ -226,7 +226,7 @@ fn read_on_limit(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> OnL
 fn read_stream(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {
     section.key(
         "stream",
-        "Whether `POST /v1/agent/completions` answers a request with a stream that does not say `stream`. All other endpoints do what \
+        "Whether `POST /v1/agent/completions` answers a request with a stream that says neither `stream` nor `agent.events` of `none` or `extension`. All other endpoints do what \
          their dialect does.",
         parent.is_some_and(|parent| parent.streams),
     )

@@ -46,10 +46,14 @@ impl Admission {
         let now_ms = self.ledger.store().now_ms();
         let decide =
             |(index, asked): (usize, &CallApproval)| Decider { new, run, now_ms, tools: &tools }.decide(index, asked);
-        // A client that repeats what it decided has something new to say as long as one of the calls still waits.
+        // What a client repeats is left out as long as it decides something that it has not decided.
         let is_open = |asked: &CallApproval| run.approval_requests().any(|request| request.call.id == asked.call);
-        let leaves_out = new.repeats && new.approvals.iter().any(is_open);
-        let asked = new.approvals.iter().enumerate().filter(|(_, asked)| !leaves_out || is_open(asked));
+        let is_given = |asked: &CallApproval| {
+            asked.decision == ApprovalDecision::Approve && run.approved_by(&asked.call).contains(&new.key_name)
+        };
+        let is_repeated = |asked: &CallApproval| run.is_call(&asked.call) && (!is_open(asked) || is_given(asked));
+        let leaves_out = new.repeats && !new.approvals.iter().all(is_repeated);
+        let asked = new.approvals.iter().enumerate().filter(|(_, asked)| !(leaves_out && is_repeated(asked)));
         let approvals: Vec<_> = asked.map(decide).collect::<Result<_, _>>()?;
         let is_left = |request: &ApprovalRequest| {
             !approvals.iter().any(|approval| approval.call_id == request.call.id && !approval.awaits_others)

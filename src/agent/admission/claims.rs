@@ -101,7 +101,9 @@ impl Admission {
             let partition = partition.clone();
             HeldClaim { partition, claim, version, taken_over, kind: key.kind, longest }
         };
-        let answer = self.begun_answer(key.kind);
+        let (answer, own) = (self.begun_answer(key.kind), self.own_answer());
+        // An attempt that says that it is repeated takes the answer over too: the next equal request is told what becomes of it.
+        let over = |claim: &Claim| answer.clone().or_else(|| claim.answer.as_ref().map(|_| own.clone()));
         let new = |version| hold(Claim { answer: answer.clone(), ..Claim::new(key, fresh.clone()) }, version, false);
         let mut ours = new(0);
         let mut made = None;
@@ -111,16 +113,15 @@ impl Admission {
                 Earlier::Absent => new(0),
                 Earlier::Over { version } => new(version),
                 Earlier::Unmade { claim, version } => {
-                    hold(Claim { tried_ms: now_ms(), answer: answer.clone(), ..claim }, version, true)
+                    hold(Claim { tried_ms: now_ms(), answer: over(&claim), ..claim }, version, true)
                 }
-                Earlier::Made { claim, complete, .. } if answer.is_none() => {
-                    return Ok(Claimed::Theirs { target: claim.target, complete, held: None });
-                }
-                // The next equal request is told what becomes of this answer.
-                Earlier::Made { claim, version, complete } => {
-                    made = Some(complete);
-                    hold(Claim { answer: answer.clone(), ..claim }, version, true)
-                }
+                Earlier::Made { claim, version, complete } => match over(&claim) {
+                    None => return Ok(Claimed::Theirs { target: claim.target, complete, held: None }),
+                    answer => {
+                        made = Some(complete);
+                        hold(Claim { answer, ..claim }, version, true)
+                    }
+                },
                 Earlier::Open => return Ok(Claimed::None),
             };
         }

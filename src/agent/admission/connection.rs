@@ -30,9 +30,14 @@ impl Admission {
     /// What a new claim of this kind says of the answer to its request.
     pub(super) fn begun_answer(&self, kind: RequestKeyKind) -> Option<Answer> {
         match kind {
-            RequestKeyKind::Equal { .. } => Some(Answer::Open(self.ownership.replica.id().to_owned())),
+            RequestKeyKind::Equal { .. } => Some(self.own_answer()),
             RequestKeyKind::Key | RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => None,
         }
+    }
+
+    /// An answer that this replica is to write.
+    pub(super) fn own_answer(&self) -> Answer {
+        Answer::Open(self.ownership.replica.id().to_owned())
     }
 
     /// What is known of the connection over which the claim's request is answered; nothing is waited for if the asking
@@ -57,8 +62,11 @@ impl Admission {
         }
         let (since, first) = *watched.first.get_or_insert((Instant::now(), now));
         let (waited, lives) = (since.elapsed(), is_here || counted || now != first);
-        let is_known = waited >= NOTED_WITHIN && lives || waited >= GONE_WITHIN;
-        Ok(if is_known { Connection::Open } else { Connection::Doubtful })
+        Ok(match lives {
+            true if waited >= NOTED_WITHIN => Connection::Open,
+            false if waited >= GONE_WITHIN => Connection::Silent,
+            _ => Connection::Doubtful,
+        })
     }
 
     /// The number of the last record of a claim's run.

@@ -65,15 +65,22 @@ impl Admission {
         if self.lifecycle.is_refusing() && !is_first {
             return Err(StartError::Draining);
         }
-        let (named, longest) = (new.run.clone(), self.longest(&new));
+        let longest = match key.kind {
+            // A run that waits does not wait for an equal request.
+            RequestKeyKind::Equal { .. } => self.generation_of(&new).catalog.longest_timeout(),
+            RequestKeyKind::Key | RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => self.longest(&new),
+        };
+        let named = new.run.clone();
         let mut wait = Backoff::new(self.lifecycle.ending(), new.memory.clone());
         loop {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
             let held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { target, complete, held } => {
+                    // Made before, so that a request that fails here leaves no claim of an answer that nobody writes.
+                    let answer = held.map(|held| OpenAnswer::new(self, held));
                     let started = self.join(&new, &target, complete).await?;
-                    return Ok(Started { answer: held.map(|held| OpenAnswer::new(self, held)), ..started });
+                    return Ok(Started { answer, ..started });
                 }
                 Claimed::None => return self.start_after(&new, None).await,
             };
@@ -101,7 +108,15 @@ impl Admission {
             Err(error) => error,
         };
         // The run of another request with the same claim may be the reason why this one is refused.
-        match self.target_state(&new.tenant, &held.claim.target, new.claim.as_ref().map(|claim| &claim.name)).await? {
+        let chosen = new.claim.as_ref().map(|claim| &claim.name);
+        let state = match self.target_state(&new.tenant, &held.claim.target, chosen).await {
+            Ok(state) => state,
+            Err(error) => {
+                self.cut(held);
+                return Err(error.into());
+            }
+        };
+        match state {
             TargetState::Live => return self.join_claimed(new, held, false).await.map(Some),
             TargetState::Complete { .. } => return self.join_claimed(new, held, true).await.map(Some),
             TargetState::Missing | TargetState::Untouched => {}
@@ -113,10 +128,17 @@ impl Admission {
         // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
         if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
             self.release(held).await;
-        } else if held.claim.answer.is_some() {
-            OpenAnswer::new(self, held).cut();
+        } else {
+            self.cut(held);
         }
         Err(error)
+    }
+
+    /// Notes that the claim's request got no answer, though there may be one.
+    fn cut(self: &Arc<Self>, held: HeldClaim) {
+        if held.claim.answer.is_some() {
+            OpenAnswer::new(self, held).cut();
+        }
     }
 
     /// Makes a session of the id that `make` gets; with a key, once. A repetition of the request reads the session as
@@ -225,8 +247,9 @@ impl Admission {
         held: HeldClaim,
         complete: bool,
     ) -> Result<Started, StartError> {
-        let started = self.join(new, &held.claim.target, complete).await?;
+        let target = held.claim.target.clone();
         let answer = held.claim.answer.is_some().then(|| OpenAnswer::new(self, held));
+        let started = self.join(new, &target, complete).await?;
         Ok(Started { answer, ..started })
     }
 

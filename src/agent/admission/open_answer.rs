@@ -6,6 +6,7 @@
 //! (`connection.rs`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -13,6 +14,10 @@ use tokio::sync::Mutex;
 use crate::agent::admission::Admission;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::ledger::claim::Answer;
+
+/// How long it is waited before it is tried again to store what became of an answer, while the store does not answer.
+const NOTED_AFTER: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
 
 /// An answer that is being written. If this is dropped before it is told that the answer reached its client, the
 /// connection was cut.
@@ -79,11 +84,19 @@ impl Noted {
         self.admission.lifecycle.spawn(async move {
             let mut held = noted.held.lock().await;
             held.claim.answer = noted.answer.lock().clone();
-            match noted.admission.put(&mut held).await {
-                // Another equal request has the claim by now.
-                Ok(true | false) => {}
-                Err(error) => tracing::warn!(%error, "could not store whether an answer reached its client"),
+            if held.claim.answer == Some(Answer::Reached) {
+                // It is asked for no more, but for a connection that turns out to be cut.
+                held.longest = Duration::ZERO;
             }
+            for pause in NOTED_AFTER {
+                match noted.admission.put(&mut held).await {
+                    // Another equal request has the claim by now.
+                    Ok(true | false) => return,
+                    Err(error) => tracing::debug!(%error, "could not store yet whether an answer reached its client"),
+                }
+                tokio::time::sleep(pause).await;
+            }
+            tracing::warn!("could not store whether an answer reached its client");
         });
     }
 }

@@ -59,6 +59,8 @@ pub(super) enum Connection {
     Doubtful,
     /// The answer is being written.
     Open,
+    /// Its replica lives, and nothing was heard of the answer for so long that what became of it may have been lost.
+    Silent,
 }
 
 /// How much time has passed.
@@ -124,7 +126,7 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
 /// was cut off is asked for again: other equal requests are requests of their own.
 pub(super) fn judge_equal(counted: bool, connection: Connection, state: TargetState, since: Since) -> Verdict {
     match connection {
-        Connection::Reached => Verdict::BeginAnew,
+        Connection::Reached | Connection::Silent => Verdict::BeginAnew,
         Connection::Doubtful | Connection::Open if counted => Verdict::BeginAnew,
         Connection::Doubtful => Verdict::Wait,
         Connection::Open => Verdict::GoAlone,
@@ -272,6 +274,7 @@ mod tests {
             (Connection::Reached, FINAL, 1, Verdict::BeginAnew),
             (Connection::Doubtful, TargetState::Live, 1, Verdict::Wait),
             (Connection::Open, TargetState::Live, 1, Verdict::GoAlone),
+            (Connection::Silent, TargetState::Live, 14, Verdict::BeginAnew),
         ] {
             let verdict = judge_equal(false, connection, state, since(age_s));
             assert_eq!(verdict, expected, "{connection:?}, {state:?} after {age_s} s");

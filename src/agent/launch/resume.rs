@@ -297,7 +297,10 @@ impl Launcher {
         let account = self.open_account(&idle, &generation).await?;
         // A run that waits is not registered. From here on it is, so that its end is counted and told whoever dies.
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
-        self.ledger.commit(live).await.map_err(unavailable)?;
+        if let Err(error) = self.ledger.commit(live).await {
+            idle.release().await?;
+            return Err(unavailable(error));
+        }
         // The run calls nothing any more, and its commands are read when it ends.
         let (history, commands, tools) = (History::default(), 0, Some(Toolbox::default()));
         let prepared = Prepared {

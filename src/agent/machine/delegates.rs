@@ -70,7 +70,8 @@ impl Run {
         if self.spec.on_limit != OnLimit::Synthesize || self.limit.is_some() {
             return Used::default();
         }
-        let answers = u64::from(self.calls_of_step()) * u64::from(self.spec.rules.delegation.max_output_chars);
+        // Characters of up to three bytes, as those of most languages are.
+        let answers = 3 * u64::from(self.calls_of_step()) * u64::from(self.spec.rules.delegation.max_output_chars);
         let tokens = self.context.tokens() + budget::estimate(usize::try_from(answers).unwrap_or(usize::MAX));
         budget::kept_for_closing(&self.spec.limits, &self.terms(), self.used_of_budgets(), tokens)
     }

@@ -135,6 +135,8 @@ impl Run {
             let limit = cost_budget.filter(|_| reason == StopReason::CostBudget)?;
             (BudgetKind::Cost, limit.0, used.cost.0, least.cost.0 + kept.cost.0)
         };
+        // Where the run was stopped for it, something else than a step had no room, such as a guardrail's model.
+        let needed = if stop.is_some() { needed.max(limit.saturating_sub(taken).saturating_add(1)) } else { needed };
         Some(Shortfall { owner, kind, limit, taken, set_aside: 0, needed, renews_in_s: None })
     }
 }

@@ -89,7 +89,9 @@ impl Run {
         lack: Lack,
         refusal: impl Fn(&StepModel) -> Option<Unasked>,
     ) -> NextModel {
-        let mut used = self.used;
+        // As the next step is planned.
+        let keeps = self.spec.on_limit == OnLimit::Synthesize;
+        let mut used = if keeps { self.used_of_budgets() } else { self.used };
         used += self.model.price.used(&taken);
         let mut skipped = Vec::new();
         for place in self.others() {

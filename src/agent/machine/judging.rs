@@ -47,7 +47,7 @@ impl Run {
     /// What a call of another model on these terms may take that judges a text of so many tokens, where the step's own call
     /// took this much; or which budget of the run has no room for it.
     pub fn plan_judging(&self, terms: &CallTerms, tokens: u64, taken: Used) -> Result<Reservation, StopReason> {
-        let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
+        let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none() && self.iterations > 0;
         budget::plan(&self.spec.limits, terms, self.used + taken, tokens, Purpose::Step { keep_reserve })
     }
 

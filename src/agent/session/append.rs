@@ -62,7 +62,10 @@ impl Sessions {
         let tx = tx.write(Write::Append { log: keys::messages(), after, entries: entries.to_vec() });
         match self.ledger.commit(keep_session(tx, &session, ttl)).await {
             Ok(()) => {
-                self.ledger.index_session(tenant, &session, ttl).await?;
+                // What was added counts: a client that is told otherwise would add it again.
+                if let Err(error) = self.ledger.index_session(tenant, &session, ttl).await {
+                    tracing::debug!(session = %id, %error, "the list of sessions has an earlier time of this one");
+                }
                 Ok(Some(Versioned { session, version: version + 1 }))
             }
             Err(CommitError::VersionConflict { .. }) => {

@@ -233,6 +233,32 @@ async fn a_time_that_has_come_already_does_not_end_a_schedule() {
     assert_eq!(results(&read(&agent).await), [None, None]);
 }
 
+/// What became of a time stays, also where nothing began.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_was_skipped_begins_nothing_when_it_comes_again() {
+    let agent = replica(&shared(), vec![Say::Text(&["done"]), Say::Stall(&["slow"])]);
+    create(&agent, every_minute()).await.unwrap();
+    for minute in 1..=3 {
+        clock::shift(minute * MINUTE);
+        agent.schedules().fire_what_is_due().await;
+        if minute == 1 {
+            ended(std::slice::from_ref(&agent), &read(&agent).await).await;
+        }
+    }
+    let skipped = read(&agent).await;
+    assert_eq!(results(&skipped), [None, None, Some(SkipReason::Overlap)]);
+    agent.runs().cancel(&tenant(), skipped.last_run().unwrap().0).await.unwrap();
+    ended(std::slice::from_ref(&agent), &skipped).await;
+    clock::shift(2 * MINUTE + MINUTE / 2);
+    let changed = change(&agent, ScheduleSettings { on_missed: OnMissed::Skip, ..every_minute() }).await;
+    assert_eq!(changed.next_ms, skipped.firings[2].due_ms);
+    clock::shift(3 * MINUTE);
+    agent.schedules().fire_what_is_due().await;
+    let noted = read(&agent).await;
+    assert_eq!((noted.firings.len(), runs(&agent).await.len()), (3, 2), "nothing begins that is noted nowhere");
+    assert!(noted.next_ms > changed.next_ms);
+}
+
 /// What a key may do counts when the schedule fires, not when it was made.
 #[tokio::test(start_paused = true)]
 async fn a_schedule_asks_in_the_name_of_its_key_as_the_key_is_then() {

@@ -160,7 +160,7 @@ async fn schedules_are_seen_and_made_by_those_who_may() {
     assert_eq!(get(&router, "reader", "/v1/schedules/report").await.0, 200);
     assert_eq!(post(&router, "reader", &own).await.0, 403);
     let (status, answer) = call(&router, "one", Method::POST, "/v1/schedules/report/run", &Value::Null).await;
-    assert_eq!((status, &answer["status"]), (202, &json!("in_progress")), "{answer}");
+    assert_eq!((status, &answer["metadata"]), (202, &json!({"schedule_id": "report"})), "{answer}");
 }
 
 /// What nobody reads at night is said when the schedule is made.

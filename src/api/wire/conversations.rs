@@ -123,7 +123,11 @@ fn read_items(items: &[&RawValue]) -> Result<Vec<Message>, WireError> {
         }
     };
     let items = items.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    Ok(messages_of(items, false).map_err(|error| error.at("items"))?.messages.all)
+    let input = messages_of(items, false).map_err(|error| error.at("items"))?;
+    if input.unpaired > 0 {
+        return Err(WireError::invalid("items", "an output must follow its call: a conversation has both or neither"));
+    }
+    Ok(input.messages.all)
 }
 
 /// That there is no item of this id.

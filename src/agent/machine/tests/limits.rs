@@ -46,6 +46,22 @@ fn a_limit_can_be_an_error_or_a_closing_answer() {
     assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::MaxIterations, "so far: result"));
 }
 
+/// What judges the first answer finds the room that its call has found.
+#[test]
+fn a_guardrails_model_leaves_room_for_a_closing_answer_once_there_was_a_step() {
+    let mut spec = spec();
+    (spec.on_limit, spec.max_output_tokens, spec.limits.token_budget) = (OnLimit::Synthesize, 300, Some(1_000));
+    let terms = spec.terms();
+    let mut story = Story::begin(spec);
+    let taken = Used { tokens: 120, ..Used::default() };
+    assert!(story.run.plan_judging(&terms, 20, taken).is_ok());
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(100, 20));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    assert_eq!(story.run.plan_judging(&terms, 20, Used::default()), Err(StopReason::TokenBudget));
+}
+
 /// A small budget is no reason not to let the model do what it was asked for.
 #[test]
 fn the_first_call_takes_the_room_of_the_closing_answer_if_there_is_no_other() {

@@ -52,9 +52,10 @@ impl ResponseShape {
         agent: &AgentOptions,
         events: EventsMode,
     ) -> Self {
+        let names_chunks = matches!(agent.events, Some(EventsMode::Extension | EventsMode::None));
         Self {
-            // A client of OpenAI's expects JSON where it asks for no stream.
-            stream: stream.or((events != EventsMode::Native).then_some(false)),
+            // A client of OpenAI's expects JSON where it asks for no stream, and so does one that names chunks alone.
+            stream: stream.or((events != EventsMode::Native || names_chunks).then_some(false)),
             events: agent.events.unwrap_or(events),
             include_usage: options.and_then(|options| options.0.include_usage).unwrap_or(false),
             include_report: agent.include_report.unwrap_or(true),
