@@ -107,7 +107,7 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
     for more in [&[][..], &["--model", "m"]] {
         let ran = run(directory.path(), &[&["ask", "--url", &url][..], more, &["Hi"]].concat()).await;
         let err = text(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(1), "{err}");
+        assert_eq!(ran.status.code(), Some(8), "{err}");
         assert!(err.contains(&url) && err.contains("refused"), "{err}");
     }
 }
