@@ -81,7 +81,18 @@ fn request(api: Subject, model: &str) -> Bytes {
         }
         Subject::LoopgateAiSdk => request["agent"] = json!({"events": "ai-sdk"}),
         Subject::LoopgateAgUi => request["agent"] = json!({"events": "ag-ui"}),
-        _ => {}
+        Subject::Direct
+        | Subject::PassThrough
+        | Subject::LeastLoop
+        | Subject::LoopgateChat
+        | Subject::LoopgateStreamed
+        | Subject::LoopgateInOnePiece
+        | Subject::LoopgateAgent
+        | Subject::LoopgateCounted
+        | Subject::LoopgateTraced
+        | Subject::OverRedis
+        | Subject::Embedded
+        | Subject::Smg => {}
     }
     request.to_string().into()
 }

@@ -71,7 +71,17 @@ impl Subject {
             Self::LoopgateResponses => "/v1/responses",
             Self::LoopgateMessages => "/v1/messages",
             Self::LoopgateAgent | Self::LoopgateAiSdk | Self::LoopgateAgUi => "/v1/agent/completions",
-            _ => "/v1/chat/completions",
+            Self::Direct
+            | Self::PassThrough
+            | Self::LeastLoop
+            | Self::LoopgateChat
+            | Self::LoopgateStreamed
+            | Self::LoopgateInOnePiece
+            | Self::LoopgateCounted
+            | Self::LoopgateTraced
+            | Self::OverRedis
+            | Self::Embedded
+            | Self::Smg => "/v1/chat/completions",
         }
     }
 

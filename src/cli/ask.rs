@@ -121,11 +121,12 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
 }
 
 /// A server that does not answer has the exit code that it has with the commands for runs.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn refused(error: RequestError) -> Failure {
     match error {
         RequestError::Unreachable { .. } => failure(&error),
-        _ => Failure::new(error),
+        RequestError::Refused { .. } | RequestError::Malformed { .. } | RequestError::Ended { .. } => {
+            Failure::new(error)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::scaled;
@@ -52,16 +53,15 @@ async fn outlasts(redis: &RedisServer, db: usize, shape: Shape, budget: Budget, 
         replicas.push(TestServer::builder(&services.config(part)).keep_port().store(&store).start().await);
     }
     let (mut monitor, done) = (Monitor::start(redis).await, format!("the tree with {budget:?} has ended"));
-    let counting = {
-        let done = done.clone();
+    let (mut counting, said) = (JoinSet::new(), done.clone());
+    counting.spawn(async move {
         let is_it = |key: &str| key.contains("/tree/") && key.ends_with(":c:tokens/ever");
-        tokio::spawn(
-            async move { monitor.counters(|line| line.contains("\"ECHO\"") && line.contains(&done), is_it).await },
-        )
-    };
+        monitor.counters(|line| line.contains("\"ECHO\"") && line.contains(&said), is_it).await
+    });
     let root = accept(&replicas[0], limit).await.expect("it is accepted");
     let addresses = replicas.iter().map(|replica| replica.url().to_owned()).collect();
-    let reading = tokio::spawn(TreeReading::read(addresses, root.clone()));
+    let mut reading = JoinSet::new();
+    reading.spawn(TreeReading::read(addresses, root.clone()));
     for kill in 0..kills {
         // After some more calls of the model, unless these wait for what died before.
         let (asked, deadline) = (services.asked() + 1 + usize::try_from(seed.below(9)).expect("it is small"), LIFE);
@@ -78,10 +78,10 @@ async fn outlasts(redis: &RedisServer, db: usize, shape: Shape, budget: Budget, 
         }
     }
     at_rest(&replicas[0]).await;
-    let reading = reading.await.expect("it comes to its end");
+    let reading = reading.join_next().await.expect("it was begun").expect("it comes to its end");
     let mut found = services.evidence(&replicas[1], &root, limit).await;
     redis.cli(&["ECHO", &done]).await;
-    let counted = counting.await.expect("it hears of the end");
+    let counted = counting.join_next().await.expect("it was begun").expect("it hears of the end");
     for (key, stood) in counted {
         let run = found.runs.keys().find(|run| key.contains(&format!("/tree/{run}}}"))).cloned();
         // Trees of other databases are counted, too.

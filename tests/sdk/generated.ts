@@ -44,5 +44,3 @@ void use();
 export const roleless: Message = { content: "x" };
 // @ts-expect-error: there is no such role
 export const robot: Message = { role: "robot", content: "x" };
-// @ts-expect-error: a request has messages
-export const empty: components["schemas"]["CompletionRequest"] = {};

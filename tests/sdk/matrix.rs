@@ -114,7 +114,7 @@ fn table(clients: &[Client]) -> String {
                 format!("– ({})", at + 1)
             }
         });
-        written += &format!("| {} | {} |\n", client.name, cells.collect::<Vec<_>>().join(" | "));
+        written.extend(["| ", client.name.as_str(), " | ", &cells.collect::<Vec<_>>().join(" | "), " |\n"]);
     }
     let reasons = reasons.iter().enumerate().map(|(at, why)| format!("{}. {why}\n", at + 1));
     format!("{written}\n{}\n", reasons.collect::<String>())

@@ -63,7 +63,7 @@ async fn a_chat_of_a_token_asks_for_nothing_that_only_a_key_decides() {
     let (token, _) = token(&server, &in_session("mine", &["start"])).await;
     for options in [
         json!({"policy": {"ask": []}}),
-        json!({"limits": {"max_steps": 99}}),
+        json!({"limits": {"max_iterations": 99}}),
         json!({"prompt": {"layers": []}}),
         json!({"guards": {}}),
         json!({"dry_run": true}),

@@ -126,10 +126,10 @@ impl Admission {
             return Ok(None);
         }
         // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
-        if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
-            self.release(held).await;
-        } else {
+        if matches!(error, StartError::Store(_) | StartError::Claim(_)) {
             self.cut(held);
+        } else {
+            self.release(held).await;
         }
         Err(error)
     }

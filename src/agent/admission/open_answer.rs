@@ -83,7 +83,7 @@ impl Noted {
         let noted = self.clone();
         self.admission.lifecycle.spawn(async move {
             let mut held = noted.held.lock().await;
-            held.claim.answer = noted.answer.lock().clone();
+            held.claim.answer.clone_from(&noted.answer.lock());
             if held.claim.answer == Some(Answer::Reached) {
                 // It is asked for no more, but for a connection that turns out to be cut.
                 held.longest = Duration::ZERO;

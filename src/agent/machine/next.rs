@@ -169,20 +169,25 @@ impl Run {
             }
             Err(StopReason::ContextLimit)
         } else {
-            // What others take is refused where it is counted, unless a closing answer is to be made of the rest.
-            let used = if synthesize { self.used_of_budgets() } else { self.used };
-            let plan = |keep_reserve| {
-                let purpose = Purpose::Step { keep_reserve };
-                budget::plan(&self.spec.limits, &self.terms(), used, self.next_input(), purpose)
-            };
-            // The first call may answer as well as a closing one, and may call tools besides.
-            plan(synthesize).or_else(|limit| if synthesize && self.iterations == 0 { plan(false) } else { Err(limit) })
+            self.plan_step(synthesize)
         };
         match planned {
             Ok(reserve) => self.due_prompt().unwrap_or(Step::CallModel { step: self.step + 1, reserve, closing: None }),
             Err(limit) if synthesize => self.closing_call(limit).unwrap_or(Step::Finish(limit)),
             Err(limit) => Step::Finish(limit),
         }
+    }
+
+    /// What the next step may take of the budgets, or which of them forbids it.
+    fn plan_step(&self, synthesize: bool) -> Result<Reservation, StopReason> {
+        // What others take is refused where it is counted, unless a closing answer is to be made of the rest.
+        let used = if synthesize { self.used_of_budgets() } else { self.used };
+        let plan = |keep_reserve| {
+            let purpose = Purpose::Step { keep_reserve };
+            budget::plan(&self.spec.limits, &self.terms(), used, self.next_input(), purpose)
+        };
+        // The first call may answer as well as a closing one, and may call tools besides.
+        plan(synthesize).or_else(|limit| if synthesize && self.iterations == 0 { plan(false) } else { Err(limit) })
     }
 
     /// What is to be said of a budget of the run, which those below it use too.

@@ -35,7 +35,7 @@ fn configured(store: Arc<MemoryStore>, catalog: crate::agent::catalog::Catalog) 
         key("elsewhere", "acme", Some(&["clerk"]), Scopes::all()),
     ];
     let keys = keys.into_iter().map(|key| (key.hash, key)).collect();
-    let generation = Generation { keys, catalog, ..Default::default() };
+    let generation = Generation { catalog, keys, ..Default::default() };
     router(agent_of(1 << 30, store, generation), &Arc::default(), MetricsAccess::Key)
 }
 
@@ -185,7 +185,7 @@ async fn a_schedule_of_a_model_that_is_not_there_is_refused() {
 async fn a_schedule_whose_model_is_gone_is_turned_off_and_changed() {
     let store: Arc<MemoryStore> = Arc::default();
     assert_eq!(post(&over(store.clone()), "one", &report()).await.0, 200);
-    let without = configured(store, Default::default());
+    let without = configured(store, crate::agent::catalog::Catalog::default());
     assert_eq!(post(&without, "one", &report()).await.0, 200, "the same again is what is there");
     let path = "/v1/schedules/report";
     for (change, status) in [

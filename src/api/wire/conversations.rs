@@ -119,7 +119,13 @@ fn read_items(items: &[&RawValue]) -> Result<Vec<Message>, WireError> {
         match read_item(json.get()).map_err(|error| error.within(&place))? {
             Item::Reference(id) => Err(not_found(&id).at(&place)),
             Item::Approval(_) => Err(WireError::invalid(&place, "decisions are made with POST /v1/responses")),
-            item => Ok(item),
+            item @ (Item::Message(..)
+            | Item::Call(_)
+            | Item::Output(_)
+            | Item::Made(..)
+            | Item::Asked
+            | Item::Known
+            | Item::Dropped(_)) => Ok(item),
         }
     };
     let items = items.iter().enumerate().map(read).collect::<Result<_, _>>()?;

@@ -34,7 +34,7 @@ pub struct CreateToken {
     ttl_s: Option<u64>,
     /// The only agent that it starts; those that the key may use without it.
     agent: Option<String>,
-    /// The `user` of all runs that it starts, 256 bytes at most; nobody without it.
+    /// The `user` of all runs that it starts, and who the log says decided calls, 256 bytes at most; nobody without it.
     user: Option<String>,
 }
 
@@ -95,10 +95,11 @@ pub fn read_create(body: &str) -> Result<AskedToken, WireError> {
     if starts && matches!(on, Bound::Run(_)) {
         return Err(WireError::invalid("may", "may not have `start` for a run; a token for a session starts runs"));
     }
-    for (param, _) in [("agent", agent.is_some()), ("user", user.is_some())].into_iter().filter(|(_, given)| *given) {
-        if !starts {
-            return Err(WireError::invalid(param, "must be left out where `may` has no `start`"));
-        }
+    if agent.is_some() && !starts {
+        return Err(WireError::invalid("agent", "must be left out where `may` has no `start`"));
+    }
+    if user.is_some() && !starts && !may.contains(&May::Approve) {
+        return Err(WireError::invalid("user", "must be left out where `may` has neither `start` nor `approve`"));
     }
     if user.as_ref().is_some_and(|user| user.is_empty() || user.len() > MOST_USER) {
         return Err(WireError::invalid("user", format!("must have 1 to {MOST_USER} bytes")));

@@ -47,7 +47,7 @@ pub(super) fn is_chunked<B: Body>(response: &Response<B>) -> bool {
 pub(super) async fn write(body: Answering, to: &mut Connection<TcpStream>) -> io::Result<()> {
     let mut streamed = Streamed::new(body);
     std::future::poll_fn(|context| {
-        let written = streamed.poll_write(to, context, |to, context| to.note_if_gone(context));
+        let written = streamed.poll_write(to, context, Connection::note_if_gone);
         if written.is_pending() && streamed.is_watched {
             streamed.watch(to, context)?;
         }

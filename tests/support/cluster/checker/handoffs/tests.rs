@@ -82,7 +82,7 @@ fn the_checker_of_handoffs_believes_no_lie() {
         // The next agent is asked as the one before, or the one before once more.
         ("the model was asked as [\"front\", \"billing\"]", |run| run.asked[3] = "billing".into()),
         ("the model was asked as [\"front\", \"billing\", \"front\", \"support\"]", |run| {
-            run.asked[2] = "front".into()
+            run.asked[2] = "front".into();
         }),
         ("the model was asked 5 times", |run| run.asked.push("support".into())),
         ("the run is billing's", |run| run.agent = "billing".into()),
