@@ -66,7 +66,6 @@ async fn a_chat_of_a_token_asks_for_nothing_that_only_a_key_decides() {
         json!({"limits": {"max_iterations": 99}}),
         json!({"prompt": {"layers": []}}),
         json!({"guards": {}}),
-        json!({"dry_run": true}),
     ] {
         let name = options.as_object().and_then(|options| options.keys().next()).expect("there is one").clone();
         let refused = post(&server, &token, UI, &with(chat("mine", "Hi"), &json!({"agent": options}))).await;

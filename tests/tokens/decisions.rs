@@ -22,8 +22,9 @@ async fn a_page_approves_and_the_log_names_its_user_beside_the_key() {
     let server = start(&[&config(&upstream), &tools.config("book", "write"), POLICY].concat(), None).await;
     let of = |may: &[&str]| json!({"session_id": "mine", "may": may, "user": "ada"});
     let (starter, _) = token(&server, &of(&["follow", "start"])).await;
-    let (approver, _) = token(&server, &of(&["follow", "approve"])).await;
     let asked = post(&server, &starter, AGENT, &with(says("Book it"), &json!({"model": "booker"}))).await.ok();
+    // A session is there before others may decide in it.
+    let (approver, _) = token(&server, &of(&["follow", "approve"])).await;
     let call = &asked["agent"]["required_action"]["calls"][0]["call_id"];
     let run = asked["agent"]["run_id"].as_str().expect("it has an id");
     let path = format!("/v1/runs/{run}/approvals");
