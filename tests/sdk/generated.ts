@@ -44,3 +44,5 @@ void use();
 export const roleless: Message = { content: "x" };
 // @ts-expect-error: there is no such role
 export const robot: Message = { role: "robot", content: "x" };
+// @ts-expect-error: a request's messages are a list
+export const talk: components["schemas"]["CompletionRequest"] = { messages: "x" };
