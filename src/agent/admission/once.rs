@@ -77,7 +77,7 @@ impl Admission {
             let held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { target, complete, held } => {
-                    // Made before, so that a request that fails here leaves no claim of an answer that nobody writes.
+                    // The open answer is made before the join: if the join fails, the claim then says that the answer was cut.
                     let answer = held.map(|held| OpenAnswer::new(self, held));
                     let started = self.join(&new, &target, complete).await?;
                     return Ok(Started { answer, ..started });
