@@ -42,6 +42,7 @@ mod memory;
 mod messages_api;
 mod metrics;
 mod offers;
+mod one_run;
 mod openapi;
 mod operators;
 mod passing;

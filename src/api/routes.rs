@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, any, get};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
@@ -18,7 +18,7 @@ use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, conversations, description, health, index,
     layers, memory, memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree,
-    runs, schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, usage,
+    runs, schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, unknown_route, usage,
 };
 use crate::config::Scope;
 
@@ -68,7 +68,10 @@ macro_rules! row {
 pub fn routes(guard: impl Fn(Router<Api>) -> Router<Api>) -> Router<Api> {
     let router =
         |rows: Vec<Row>| rows.into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handlers));
-    let guarded = router(guarded()).route("/v1/models/{id}/{*rest}", get(models::get));
+    let guarded = router(guarded())
+        .route("/v1/models/{id}/{*rest}", get(models::get))
+        // OpenAI has it and this server does not. It is no response's id.
+        .route("/v1/responses/compact", any(unknown_route));
     let in_shape = axum::middleware::from_fn(messages::refusals::in_shape);
     let of_anthropic = guard(router(of_anthropic())).layer(in_shape);
     guard(guarded).merge(of_anthropic).merge(router(open()))

@@ -243,6 +243,10 @@ async fn unknown_routes_are_refused_with_openais_error_shape() {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         assert_eq!(send(&router, request).await.0, StatusCode::UNAUTHORIZED, "{method} {path}");
     }
+    // A path that OpenAI has is not taken for the id of a response.
+    let compact = Request::builder().method("POST").uri("/v1/responses/compact").header("x-api-key", "right");
+    let (status, refused) = send(&router, compact.body(Body::empty()).unwrap()).await;
+    assert_eq!((status, &refused["error"]["code"]), (StatusCode::NOT_FOUND, &Value::from("unknown_url")));
     // Someone who opens the server's address in a browser is shown the way.
     let root = Request::builder().uri("/").body(Body::empty()).unwrap();
     let (status, said) = send(&router, root).await;

@@ -143,6 +143,7 @@ async fn a_foreign_transcript_is_read_as_far_as_it_can_be() {
         {"type": "function_call_output", "call_id": "a", "output": "from f"},
         {"type": "mcp_call", "id": "mcp_1", "server_label": "crm", "name": "find", "arguments": "{}", "output": "Ada"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two", "annotations": []}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two and a half", "annotations": []}]},
         {"role": "user", "content": "Three"},
     ]);
     let response = server.ok(&ask(input)).await;
@@ -158,6 +159,7 @@ async fn a_foreign_transcript_is_read_as_far_as_it_can_be() {
             "assistant: {}",
             "tool: Ada",
             "assistant: Two",
+            "assistant: Two and a half",
             "user: Three"
         ]
     );

@@ -33,7 +33,7 @@ pub fn messages_of(items: Vec<Item>, continues: bool) -> Result<Input, WireError
         match item {
             Item::Message(Role::Assistant, parts) => {
                 input.approvals.clear();
-                turn.close_if_answered(&mut input);
+                turn.close_if_said(&mut input);
                 turn.said.extend(parts);
             }
             Item::Message(role, parts) => {
@@ -127,6 +127,13 @@ impl Turn {
 
     fn close_if_answered(&mut self, input: &mut Input) {
         if self.is_answered {
+            self.close(input);
+        }
+    }
+
+    /// What was said in two messages does not become one text.
+    fn close_if_said(&mut self, input: &mut Input) {
+        if self.is_answered || matches!(self.said.last().map(|part| &part.kind), Some(PartKind::Text(_))) {
             self.close(input);
         }
     }
