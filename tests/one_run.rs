@@ -152,7 +152,11 @@ async fn a_call_of_each_is_approved_through_each() {
             let answer = rest(decided).await;
             assert!(status.is_success() && answer.contains("42"), "{which}: {status} {answer}");
             let report = server.get(&path).await.ok();
-            assert_eq!((&report["status"], &report["output_text"]), (&json!("completed"), &json!("It is 42.")), "{which}");
+            assert_eq!(
+                (&report["status"], &report["output_text"]),
+                (&json!("completed"), &json!("It is 42.")),
+                "{which}"
+            );
         }
     }
 }

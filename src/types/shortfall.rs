@@ -130,15 +130,16 @@ impl Shortfall {
         format!("{kind} budget of the {}", self.owner)
     }
 
-    /// What is used of the budget, set aside and missing, and when the budget begins anew.
+    /// What is used of the budget, set aside, needed and missing, and when the budget begins anew.
     #[must_use]
     pub fn state(&self) -> String {
         let (used, limit) = (self.amount(self.used()), self.amount(self.limit));
         let unit = if self.kind == BudgetKind::Tokens { " tokens" } else { "" };
         let also = |amount, what| if amount > 0 { format!(", {} {what}", self.amount(amount)) } else { String::new() };
-        let (set_aside, missing) = (also(self.set_aside, "set aside by live runs"), also(self.missing(), "missing"));
+        let set_aside = also(self.set_aside, "set aside by live runs");
+        let (needed, missing) = (also(self.needed, "needed"), also(self.missing(), "missing"));
         let renewal = self.room_in_s().map(|seconds| format!("; it begins anew in {seconds} s")).unwrap_or_default();
-        format!("{used} of {limit}{unit} used{set_aside}{missing}{renewal}")
+        format!("{used} of {limit}{unit} used{set_aside}{needed}{missing}{renewal}")
     }
 
     fn amount(&self, amount: u64) -> String {
@@ -176,10 +177,13 @@ mod tests {
             renews_in_s: None,
         };
         let said = "the token budget of the key has no room for this request: 545 of 900 tokens used, 300 set aside by \
-                    live runs, 201 missing";
+                    live runs, 256 needed, 201 missing";
         assert_eq!((short.to_string().as_str(), short.may_pass()), (said, true));
         let full = Shortfall { taken: 900, set_aside: 0, ..short };
-        assert_eq!(full.to_string(), "the token budget of the key is used up: 900 of 900 tokens used, 256 missing");
+        assert_eq!(
+            full.to_string(),
+            "the token budget of the key is used up: 900 of 900 tokens used, 256 needed, 256 missing"
+        );
         assert!(!full.may_pass());
         assert!(
             !Shortfall { needed: 356, ..short }.may_pass(),
@@ -194,7 +198,7 @@ mod tests {
             needed: 250_000,
             renews_in_s: Some(60),
         };
-        let said = "the cost budget of the session has no room for this request: $0.4 of $0.5 used, $0.15 missing; it \
+        let said = "the cost budget of the session has no room for this request: $0.4 of $0.5 used, $0.25 needed, $0.15 missing; it \
                     begins anew in 60 s";
         assert_eq!((daily.to_string().as_str(), daily.may_pass()), (said, false));
         assert_eq!(Shortfall { needed: 600_000, ..daily }.room_in_s(), None, "it would not fit then either");

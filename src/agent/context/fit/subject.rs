@@ -20,6 +20,9 @@ const WORTH: u64 = 95;
 /// A conversation is shortened to this part of what is too much, so that it does not have to be shortened again soon.
 const TARGET: (u64, u64) = (2, 3);
 
+/// About how many tokens a note has that stands for messages which are left out.
+const NOTE_TOKENS: u64 = 80;
+
 /// What is known of a conversation that is too long.
 #[derive(Debug)]
 pub struct Given<'a> {
@@ -149,6 +152,14 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// The same where a note replaces them, which has the summary before it as long as the conversation fits with that.
+    #[must_use]
+    pub fn left_out(&self) -> Option<Replaced<'a>> {
+        let text = self.earlier().map_or(0, str::len);
+        let with_text = self.replaced(NOTE_TOKENS + self.in_tokens(text).saturating_sub(self.in_tokens(0)));
+        with_text.or_else(|| self.replaced(NOTE_TOKENS).filter(|_| !self.given.early))
+    }
+
     /// What is replaced by this cut.
     #[must_use]
     pub fn of_cut(&self, cut: Cut) -> Replaced<'a> {
@@ -159,8 +170,12 @@ impl<'a> Subject<'a> {
             self.view.kept.iter().filter_map(|place| usize::try_from(*place).ok()).filter(|place| *place < from);
         let messages = shown.chain(from..cut.covers).filter(|place| !kept.contains(place));
         let messages = messages.filter_map(|place| self.given.messages.get(place).copied()).collect();
-        let earlier = self.given.view.summary.as_ref().map(|summary| summary.text.as_str());
-        Replaced { cut, messages, earlier }
+        Replaced { cut, messages, earlier: self.earlier() }
+    }
+
+    /// What the summary says that is shown now.
+    fn earlier(&self) -> Option<&'a str> {
+        self.given.view.summary.as_ref().map(|summary| summary.text.as_str())
     }
 
     /// The place in the whole conversation behind the last message that this cut replaces.
@@ -192,6 +207,17 @@ impl<'a> Subject<'a> {
             latency_ms: 0,
             call: None,
         })
+    }
+
+    /// That these are left out, which a note says. What an earlier summary tells stays, unless the conversation is too long with it.
+    #[must_use]
+    pub fn truncated(&self, replaced: &Replaced<'_>) -> Option<Compacted> {
+        let by_note = |text: &str| self.compacted(&replaced.cut, Method::Truncate, text.to_owned());
+        match replaced.earlier.filter(|text| !text.is_empty()).map(by_note) {
+            None => by_note(""),
+            Some(told) if self.given.early => told,
+            Some(told) => told.filter(|told| told.after_tokens <= self.given.most).or_else(|| by_note("")),
+        }
     }
 
     /// How many tokens this view has.

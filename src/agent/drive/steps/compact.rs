@@ -5,7 +5,7 @@
 //! on with what was done.
 
 use crate::agent::context::fit::local;
-use crate::agent::context::fit::subject::Subject;
+use crate::agent::context::fit::subject::{Replaced, Subject};
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps::conversation::{failed, queue, subject};
 use crate::agent::drive::steps::flush::{self, Due};
@@ -16,8 +16,6 @@ use crate::types::context::{ContextEvent, ContextRules, Method, View, WindowLear
 
 /// About how many tokens a summary has that rules make.
 const LOCAL_TOKENS: u64 = 600;
-/// How many a note has.
-const NOTE_TOKENS: u64 = 80;
 
 /// What a round comes to.
 enum Round {
@@ -56,18 +54,18 @@ pub(super) fn learned(run: &Run, error: &ModelError) -> Option<WindowLearned> {
     Some(WindowLearned { step: run.step(), model: run.model().full_name(), window, tokens })
 }
 
-/// About how many tokens that has which replaces messages.
-fn expected(rules: &ContextRules, method: Method) -> u64 {
+/// What this method would replace.
+fn replaced<'a>(subject: &Subject<'a>, rules: &ContextRules, method: Method) -> Option<Replaced<'a>> {
     match method {
-        Method::Llm => u64::from(rules.summary.max_tokens),
-        Method::Local => LOCAL_TOKENS,
-        Method::Truncate => NOTE_TOKENS,
+        Method::Llm => subject.replaced(u64::from(rules.summary.max_tokens)),
+        Method::Local => subject.replaced(LOCAL_TOKENS),
+        Method::Truncate => subject.left_out(),
     }
 }
 
 /// The place behind the last message that any method would replace: where one fails, what the next one replaces is written down, too.
 fn furthest(subject: &Subject<'_>, rules: &ContextRules) -> u64 {
-    let cuts = rules.compaction.methods().iter().filter_map(|method| subject.replaced(expected(rules, *method)));
+    let cuts = rules.compaction.methods().iter().filter_map(|method| replaced(subject, rules, *method));
     cuts.map(|replaced| subject.place_of(&replaced.cut)).max().unwrap_or(0)
 }
 
@@ -86,18 +84,21 @@ fn round(driver: &Driver, method: Option<Method>) -> Round {
     let run = driver.recorder.run();
     let rules = &run.spec().rules.context;
     let too_few = "the messages that could be left out are too few";
-    let Some(replaced) = subject.replaced(expected(rules, method)) else {
+    let Some(replaced) = replaced(&subject, rules, method) else {
         return Round::Event(failed(step, method, too_few));
     };
     let upto = subject.place_of(&replaced.cut);
     if let Some(from) = run.due_flush(upto) {
         return Round::Flush(Due { from, upto: upto.max(furthest(&subject, rules)) });
     }
-    let text = match method {
+    let compacted = match method {
         Method::Llm => return Round::Ask(Asked { cut: replaced.cut.clone() }),
-        Method::Local => local::summary(replaced.messages.iter().copied(), replaced.earlier),
-        Method::Truncate => String::new(),
+        Method::Local => {
+            let text = local::summary(replaced.messages.iter().copied(), replaced.earlier);
+            subject.compacted(&replaced.cut, method, text)
+        }
+        Method::Truncate => subject.truncated(&replaced),
     };
-    let compacted = subject.compacted(&replaced.cut, method, text).map(ContextEvent::Compacted);
+    let compacted = compacted.map(ContextEvent::Compacted);
     Round::Event(compacted.unwrap_or_else(|| failed(step, method, too_few)))
 }
