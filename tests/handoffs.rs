@@ -71,7 +71,8 @@ async fn a_stream_goes_on_as_the_other_agent_and_says_so_once() {
     assert!(offered(1).contains("calculator") && !offered(1).contains("handoff"), "{}", offered(1));
 
     upstream.then(Reply::says("Still 42."));
-    assert_eq!(server.get("/v1/sessions/s").await.ok()["agent"], "billing");
+    let session = server.get("/v1/sessions/s").await.ok();
+    assert_eq!((&session["agent"], &session["last_run"]["agent"]), (&json!("billing"), &json!("billing")));
     let next = json!({"messages": [{"role": "user", "content": "Sure?"}], "agent": {"session_id": "s"}});
     server.post("/v1/agent/completions", &next).await.ok();
     let again = upstream.requests().pop().expect("it was asked");

@@ -139,3 +139,16 @@ async fn a_model_call_that_failed_and_is_repeated_is_a_line_of_the_log_with_its_
     assert!(line["cause"].as_str().is_some_and(|cause| cause.contains("503")), "{line}");
     answer.ok();
 }
+
+/// They come every second, from each proxy.
+#[tokio::test]
+async fn probes_that_succeed_do_not_fill_the_log() {
+    let server = TestServer::start("[upstreams.demo]\nkind = \"demo\"\n").await;
+    for path in ["/readyz", "/healthz", "/metrics", "/v1/models"] {
+        server.respond(server.request(reqwest::Method::GET, path)).await;
+    }
+    let log = server.logged("/v1/models").await;
+    for path in ["/readyz", "/healthz", "/metrics"] {
+        assert!(!log.contains(path), "{path}: {log}");
+    }
+}

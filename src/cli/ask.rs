@@ -14,7 +14,7 @@ use super::dry_run::DryRun;
 use super::frames::Frames;
 use super::local_server::with_ollama;
 use super::process::{Failure, complain, env, runtime, say, takes_colours};
-use super::runs::shared::failure;
+use super::runs::shared::{code_of, failure};
 use super::screen::Screen;
 use super::story::{Detail, Event, Story, Told};
 use crate::config::{Options, Settings, StoreUrl};
@@ -182,15 +182,16 @@ async fn show(client: &Client, mut response: reqwest::Response) -> Result<(), Fa
             }
             for told in story.tell(&event) {
                 screen.show(&told);
-                if let Told::End { error, .. } = told {
-                    ended = Some(error.map_or(Ok(()), Err));
+                if let Told::End { status, error, .. } = told {
+                    ended = Some((code_of(&status), error));
                 }
             }
         }
     }
     match ended {
-        Some(Ok(())) => Ok(()),
-        Some(Err(message)) => Err(Failure::new(message)),
+        Some((0, _)) => Ok(()),
+        Some((code, None)) => Err(Failure::code(code)),
+        Some((code, Some(message))) => Err(Failure { code, ..Failure::new(message) }),
         None => Err(Failure::new("the stream ended before the run did")),
     }
 }

@@ -51,6 +51,10 @@ pub(super) struct Event {
     cause: String,
     #[serde(default)]
     reason: String,
+    /// Of an approval.
+    #[serde(default)]
+    decision: String,
+    by: Option<String>,
     #[serde(default)]
     kind: String,
     #[serde(default)]
@@ -196,7 +200,7 @@ impl Story {
     fn end(&self, event: &Event, ending: &Ending) -> Vec<Told> {
         let Ending { status, stop_reason, run_id, iterations, tool_calls, cost_usd, .. } = ending;
         let mut told = Vec::new();
-        if self.detail == Detail::All {
+        if self.detail == Detail::All || ending.required_action.is_some() {
             told.extend(ending.remarks().into_iter().map(Told::Note));
         }
         let (models, tools) = (count(iterations, "model call"), count(tool_calls, "tool call"));
@@ -216,8 +220,14 @@ impl Ending {
         let message = self.message.as_ref().map(|message| line(message, MOST_SHOWN));
         let calls = self.required_action.as_ref().map(|action| {
             let names: Vec<_> = action.calls.iter().map(|call| line(&call.name, MOST_SHOWN)).collect();
-            let whom = if self.stop_reason == "tool_pending" { "services" } else { "its client" };
-            format!("waits for {whom} to answer {}", names.join(", "))
+            let names = names.join(", ");
+            match self.stop_reason.as_str() {
+                "approval" => {
+                    format!("waits for an approval of {names}: POST /v1/runs/{}/approvals decides", self.run_id)
+                }
+                "tool_pending" => format!("waits for services to answer {names}"),
+                _ => format!("waits for its client to answer {names}"),
+            }
         });
         let warnings = self.warnings.iter().map(|warning| format!("warning: {}", line(warning, MOST_SHOWN)));
         message.into_iter().chain(calls).chain(warnings).collect()
@@ -299,6 +309,15 @@ fn progress_note(event: &Event) -> Option<String> {
             line(&text, MOST_SHOWN)
         }
         "run.resumed" => "the run was resumed".to_owned(),
+        "approval.required" => {
+            format!("{} needs an approval: {}", line(&event.name, MOST_SHOWN), line(&event.reason, MOST_SHOWN))
+        }
+        "approval.resolved" => {
+            let by = event.by.as_ref().map(|by| format!(" by {}", line(by, MOST_SHOWN))).unwrap_or_default();
+            let why =
+                if event.reason.is_empty() { String::new() } else { format!(": {}", line(&event.reason, MOST_SHOWN)) };
+            format!("{}: the decision is {}{by}{why}", line(&event.name, MOST_SHOWN), line(&event.decision, MOST_SHOWN))
+        }
         "step.started" => format!("step {step}: the model is called"),
         "step.completed" => {
             let usage = event.usage.as_ref().map(|usage| format!(", {usage}")).unwrap_or_default();
@@ -332,6 +351,8 @@ mod tests {
             serde_json::json!({"type": "provider.hedge.ended", "dropped_upstream": hostile, "dropped_model": hostile}),
             serde_json::json!({"type": "budget.warning", "scope": hostile, "kind": hostile, "used": 4, "limit": 5}),
             serde_json::json!({"type": "run.queued", "run_id": hostile}),
+            serde_json::json!({"type": "approval.required", "name": hostile, "reason": hostile}),
+            serde_json::json!({"type": "approval.resolved", "name": hostile, "decision": hostile, "by": hostile}),
             serde_json::json!({"type": "run.started", "run_id": "r", "model": hostile, "session_id": hostile}),
             serde_json::json!({"type": "step.completed", "finish_reason": hostile}),
             serde_json::json!({"type": "thinking.delta", "text": format!("{hostile}\n")}),

@@ -20,7 +20,9 @@ const PAGE: usize = 100;
 /// Most characters of a cell.
 const MOST_SHOWN: usize = 128;
 
-const COLUMNS: [Column; 7] = [
+/// The first of them is there if runs of several tenants are shown.
+const COLUMNS: [Column; 8] = [
+    ("TENANT", Some(8)),
     ("RUN", None),
     ("STATUS", None),
     ("AGE", None),
@@ -85,7 +87,9 @@ pub(super) async fn run(list: &List) -> Result<(), Failure> {
     let colours = takes_colours(stdout().is_terminal());
     let rows: Vec<_> = found.iter().map(|(_, run)| row(run, now)).collect();
     let statuses = std::iter::once("").chain(found.iter().map(|(_, run)| run.status.as_str()));
-    for (line, status) in lines(&COLUMNS, &rows, width).iter().zip(statuses) {
+    let hidden = usize::from(found.iter().all(|(_, run)| run.tenant.is_none()));
+    let rows: Vec<_> = rows.iter().map(|cells| cells[hidden..].to_vec()).collect();
+    for (line, status) in lines(&COLUMNS[hidden..], &rows, width).iter().zip(statuses) {
         match colour(status).filter(|_| colours) {
             Some(colour) => say(format_args!("\x1b[{colour}m{line}\x1b[0m")),
             None => say(line),
@@ -128,6 +132,7 @@ async fn find(list: &List, client: &Client) -> Result<Vec<(Value, Run)>, Failure
 fn row(run: &Run, now: u64) -> Vec<String> {
     let took = if run.is_under_way() { None } else { run.ended_ms.map(|ended| ended.saturating_sub(run.created_ms)) };
     [
+        run.tenant.clone().unwrap_or_default(),
         run.id.clone(),
         run.status.clone(),
         when::duration(now.saturating_sub(run.created_ms)),

@@ -9,7 +9,7 @@ use super::super::client::{Client, ErrorText, RequestError, Target};
 use super::super::process::Failure;
 use super::super::story::{Ending, Usage};
 
-/// Exit codes of `follow`, by how the run ended. All commands have 0 for success, 1 for other errors, 2 for a command line
+/// Exit codes of `follow` and of `ask`, by how the run ended. All commands have 0 for success, 1 for other errors, 2 for a command line
 /// that cannot be read and 78 for a wrong configuration.
 mod exit {
     pub(super) const FAILED: u8 = 3;
@@ -48,7 +48,7 @@ pub(in crate::cli) fn failure(error: &RequestError) -> Failure {
 }
 
 /// The exit code of a command that saw a run end so.
-pub(super) fn code_of(status: &str) -> u8 {
+pub(in crate::cli) fn code_of(status: &str) -> u8 {
     match status {
         "completed" => 0,
         "cancelled" => exit::CANCELLED,
@@ -63,6 +63,8 @@ pub(super) fn code_of(status: &str) -> u8 {
 pub(in crate::cli) struct Run {
     pub(in crate::cli) id: String,
     pub(in crate::cli) status: String,
+    /// Where runs of several tenants are shown.
+    pub(in crate::cli) tenant: Option<String>,
     pub(in crate::cli) session_id: Option<String>,
     pub(in crate::cli) model: String,
     pub(in crate::cli) created_ms: u64,

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as Unknown;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -11,6 +13,7 @@ use super::super::story::{Detail, Ending, Event, Story, Told};
 use super::super::text::{clean_json, count, line};
 use super::super::when;
 use super::shared::{Named, Progress, Run, failure, read};
+use crate::types::StopReason;
 use crate::types::clock::now_ms;
 
 /// Most characters of a name, of an error and of a step's text that are shown.
@@ -70,6 +73,7 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
             format!("{}, {} {took}", when::time(run.created_ms), if run.is_under_way() { "for" } else { "took" }),
         ),
     ];
+    facts.extend(run.tenant.clone().map(|tenant| ("tenant", tenant)));
     facts.extend(run.session_id.clone().map(|session| ("session", session)));
     facts.extend(run.usage.as_ref().map(|usage| ("usage", usage.to_string())));
     facts.extend(run.agent.as_ref().map(|agent| ("cost", format!("${}", agent.cost_usd))));
@@ -125,27 +129,33 @@ fn quoted(text: &str) -> Option<String> {
 
 /// Why a run ended or waits.
 fn reason_sentence(reason: &str) -> &'static str {
-    match reason {
-        "done" => "the model answered",
-        "length" => "the model reached its own limit of length",
-        "content_filter" => "the upstream's content filter held the answer back",
-        "max_iterations" => "its limit of model calls was reached",
-        "max_tool_calls" => "its limit of tool calls was reached",
-        "loop_guard" => "its model repeated tool calls that brought nothing new",
-        "token_budget" => "a token budget has no room for another model call",
-        "cost_budget" => "a cost budget has no room for another model call",
-        "timeout" => "its time was up",
-        "client_tools" => "it waits for its client's tools",
-        "outcome_asked" => "it waits until its caller says whether a tool call took effect",
-        "cancelled" => "it was cancelled, or its last reader left",
-        "provider_error" => "the upstream failed",
-        "context_limit" => "the conversation has grown beyond what the model takes",
-        "empty_response" => "the model answered nothing",
-        "outcome_unknown" => "it is unknown whether a tool call took effect",
-        "tool_error" => "a tool call failed, and it was not to go on then",
-        "crash_loop" => "it was interrupted too often without progress",
-        "store_lost_state" => "part of it is no longer in the store or the configuration",
-        "internal_error" => "the server failed",
-        _ => "for a reason that this version does not know",
+    let known: Result<StopReason, Unknown> = StopReason::deserialize(reason.into_deserializer());
+    let Ok(known) = known else { return "for a reason that this version does not know" };
+    match known {
+        StopReason::Done => "the model answered",
+        StopReason::NoReply => "the model has nothing to say",
+        StopReason::Length => "the model reached its own limit of length",
+        StopReason::Guardrail => "a guardrail stopped it",
+        StopReason::ContentFilter => "the upstream's content filter held the answer back",
+        StopReason::MaxIterations => "its limit of model calls was reached",
+        StopReason::MaxToolCalls => "its limit of tool calls was reached",
+        StopReason::LoopGuard => "its model repeated tool calls that brought nothing new",
+        StopReason::TokenBudget => "a token budget has no room for another model call",
+        StopReason::CostBudget => "a cost budget has no room for another model call",
+        StopReason::Timeout => "its time was up",
+        StopReason::ClientTools => "it waits for its client's tools",
+        StopReason::OutcomeAsked => "it waits until its caller says whether a tool call took effect",
+        StopReason::AskUser => "its model asks the user",
+        StopReason::Approval => "it waits for an approval of tool calls",
+        StopReason::ToolPending => "it waits for services or for runs below it",
+        StopReason::Cancelled | StopReason::Abandoned => "it was cancelled, or its last reader left",
+        StopReason::ProviderError => "the upstream failed",
+        StopReason::ContextLimit => "the conversation has grown beyond what the model takes",
+        StopReason::EmptyResponse => "the model answered nothing",
+        StopReason::OutcomeUnknown => "it is unknown whether a tool call took effect",
+        StopReason::ToolError => "a tool call failed, and it was not to go on then",
+        StopReason::CrashLoop => "it was interrupted too often without progress",
+        StopReason::StoreLostState => "part of it is no longer in the store or the configuration",
+        StopReason::InternalError => "the server failed",
     }
 }

@@ -217,7 +217,7 @@ impl Row {
 fn summary(seen: &Seen<'_>, answer: usize, all: &Row) -> String {
     let replicas = match (seen.replicas.len(), answer) {
         (1, 1) => String::new(),
-        (1, _) => " · the replica does not answer".to_owned(),
+        (1, _) => " · the metrics of the replica cannot be read".to_owned(),
         (asked, _) => format!(" · {answer} of {} answer", count(asked, "replica")),
     };
     let all = (answer > 0).then(|| {

@@ -16,5 +16,9 @@ pub fn hand_over(tx: Tx, head: &Head) -> Tx {
 pub(super) fn pass_on(session: &mut Session, spec: &RunSpec) {
     if spec.handoff.before > 0 {
         session.agent = Some(spec.agent.clone());
+        // Beside others it may not be the newest.
+        if let Some(last) = session.last_run.as_deref_mut().filter(|_| session.concurrent_runs.is_empty()) {
+            last.agent.clone_from(&spec.agent);
+        }
     }
 }
