@@ -49,8 +49,7 @@ pub(super) struct Event {
     total: Option<f64>,
     #[serde(default)]
     cause: String,
-    #[serde(default)]
-    reason: String,
+    reason: Option<String>,
     /// Of an approval.
     #[serde(default)]
     decision: String,
@@ -271,7 +270,7 @@ fn tool_note(event: &Event) -> Option<String> {
 fn trouble_note(event: &Event) -> Option<String> {
     Some(match event.r#type.as_str() {
         "step.discarded" => {
-            let why = line(&event.reason, MOST_SHOWN).replace('_', " ");
+            let why = line(event.reason.as_deref().unwrap_or_default(), MOST_SHOWN).replace('_', " ");
             format!("(the answer broke off: {why}; the text of this step is void)")
         }
         "provider.retry" => {
@@ -310,12 +309,19 @@ fn progress_note(event: &Event) -> Option<String> {
         }
         "run.resumed" => "the run was resumed".to_owned(),
         "approval.required" => {
-            format!("{} needs an approval: {}", line(&event.name, MOST_SHOWN), line(&event.reason, MOST_SHOWN))
+            format!(
+                "{} needs an approval: {}",
+                line(&event.name, MOST_SHOWN),
+                line(event.reason.as_deref().unwrap_or_default(), MOST_SHOWN)
+            )
         }
         "approval.resolved" => {
             let by = event.by.as_ref().map(|by| format!(" by {}", line(by, MOST_SHOWN))).unwrap_or_default();
-            let why =
-                if event.reason.is_empty() { String::new() } else { format!(": {}", line(&event.reason, MOST_SHOWN)) };
+            let why = if event.reason.is_none() {
+                String::new()
+            } else {
+                format!(": {}", line(event.reason.as_deref().unwrap_or_default(), MOST_SHOWN))
+            };
             format!("{}: the decision is {}{by}{why}", line(&event.name, MOST_SHOWN), line(&event.decision, MOST_SHOWN))
         }
         "step.started" => format!("step {step}: the model is called"),
@@ -363,6 +369,20 @@ mod tests {
             let told = format!("{:?}", told(&mut story, &event));
             assert!(told.contains("[2J") && !told.contains("\\u{1b}") && !told.contains("\\u{9b}"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_decision_is_told_with_who_made_it_and_why() {
+        let tell = |by: &serde_json::Value, reason: &serde_json::Value| {
+            let event = serde_json::json!({"type": "approval.resolved", "name": "pay", "decision": "deny", "by": by, "reason": reason});
+            told(&mut Story::new(Detail::All), &event)
+        };
+        assert_eq!(
+            tell(&"ops".into(), &"too much".into()),
+            [Told::Note("pay: the decision is deny by ops: too much".to_owned())]
+        );
+        let null = serde_json::Value::Null;
+        assert_eq!(tell(&null, &null), [Told::Note("pay: the decision is deny".to_owned())]);
     }
 
     #[test]
