@@ -37,10 +37,22 @@ impl<'a> Report<'a> {
 
     /// Reports a mistake of the file's syntax.
     pub(super) fn refuse_syntax(&self, span: Option<Range<usize>>, what: &str) {
-        // A word without quotes is taken for the beginning of `false`, whatever it is.
-        let is_word = what.starts_with("invalid boolean");
-        let what = if is_word { "not a value; a text stands in quotes" } else { what };
-        self.refuse(span.map(|span| span.start), String::new(), what.to_owned());
+        let what = match what {
+            // A word without quotes is taken for the beginning of `false`, whatever it is.
+            _ if what.starts_with("invalid boolean") => "not a value; a text stands in quotes".to_owned(),
+            "duplicate key" => {
+                self.key_at(span.as_ref()).map_or(what.to_owned(), |key| format!("{key} is there twice"))
+            }
+            _ => what.to_owned(),
+        };
+        self.refuse(span.map(|span| span.start), String::new(), what);
+    }
+
+    /// The bare key in this place.
+    fn key_at(&self, span: Option<&Range<usize>>) -> Option<&str> {
+        let key = self.text.get(span?.clone())?;
+        let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        Some(key).filter(|_| is_bare)
     }
 
     /// What was wrong, in the order of the file.

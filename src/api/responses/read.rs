@@ -72,7 +72,9 @@ pub async fn get(
     if let Some(after) = after {
         let frames = stored.read(&api, &caller, &id).await?.frames();
         if after >= frames {
-            let message = format!("the response has {frames} events so far; the last of them has one number less");
+            let last = frames.saturating_sub(1);
+            let message =
+                format!("{after} is beyond the last event of the response so far, which has the number {last}");
             return Err(ApiError::invalid("starting_after", message));
         }
     }

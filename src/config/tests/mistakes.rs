@@ -46,9 +46,10 @@ fn mistakes_do_not_repeat_secrets() {
 fn broken_syntax_is_reported_alone() {
     assert_snapshot!(mistakes("[server]\nlisten = \nmax_body = 1\nmax_body = 2\nmax = 3\n[store\n"), @"
     loopgate.toml:2: string values must be quoted, expected literal string
-    loopgate.toml:4: duplicate key
+    loopgate.toml:4: max_body is there twice
     loopgate.toml:6: unclosed table, expected `]`
     ");
+    assert_snapshot!(mistakes("[agents.a]\n[tools.b]\n[agents.a]\n"), @"loopgate.toml:3: a is there twice");
 }
 
 #[test]
