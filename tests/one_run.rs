@@ -74,6 +74,11 @@ async fn begin(server: &TestServer, api: Api, session: &str, text: &str) -> Begu
     Begun { run: header("x-loopgate-run-id").expect("it is named"), answer }
 }
 
+/// The id of a run's first response.
+fn response_of(run: &str) -> String {
+    format!("resp_{}0000", &run["run_".len()..run.len() - 4])
+}
+
 async fn rest(answer: Response) -> String {
     within("the rest of a stream", answer.text()).await.expect("it is whole")
 }
@@ -110,9 +115,7 @@ async fn a_run_of_each_is_followed_in_every_encoding() {
         let mut paths = encodings.map(|encoding| format!("/v1/runs/{}/events?events={encoding}", begun.run)).to_vec();
         paths.push(format!("/v1/agent/ui/{session}/stream"));
         if api == Api::Responses {
-            let id = begun.run.replace("run_", "resp_");
-            let id = format!("{}0000", &id[..id.len() - 4]);
-            paths.push(format!("/v1/responses/{id}?stream=true"));
+            paths.push(format!("/v1/responses/{}?stream=true", response_of(&begun.run)));
         }
         let mut followed = Vec::new();
         for path in &paths {
@@ -163,7 +166,7 @@ async fn a_call_of_each_is_approved_through_each() {
 
 /// The request by which a client of this API approves the call with which a run waits, from what that API shows of it.
 async fn approval(server: &TestServer, by: Api, run: &str, session: &str, waiting: &Value) -> reqwest::RequestBuilder {
-    let call = waiting["required_action"]["calls"][0]["call_id"].as_str().expect("a call waits");
+    let call = waiting["agent"]["required_action"]["calls"][0]["call_id"].as_str().expect("a call waits");
     let shown = async |encoding: &str, kind: &str| -> Value {
         let stream = get(server, &format!("/v1/runs/{run}/events?events={encoding}")).await;
         let data = stream.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
@@ -204,22 +207,18 @@ async fn a_run_of_each_is_cancelled_by_its_id_and_by_its_session() {
     let upstream = Upstream::start([]).await;
     let server = TestServer::start(&upstream.config()).await;
     for api in ALL {
-        for of in ["runs", "sessions", "responses"] {
+        // Only what was asked for as a response is one.
+        let ways: &[_] = if api == Api::Responses { &["runs", "sessions", "responses"] } else { &["runs", "sessions"] };
+        for of in ways {
             let gate = Gate::new();
             upstream.then(Reply::stream().text("One ").gate(&gate).text("run.").finish("stop").done());
             let session = format!("cancelled-{api:?}-{of}");
             let begun = begin(&server, api, &session, "Hello").await;
             gate.reached().await;
-            let id = match of {
+            let id = match *of {
                 "runs" => begun.run.clone(),
                 "sessions" => session,
-                _ if api == Api::Responses => format!("resp_{}0000", &begun.run[4..begun.run.len() - 4]),
-                // Only what was asked for as a response is one.
-                _ => {
-                    gate.open();
-                    rest(begun.answer).await;
-                    continue;
-                }
+                _ => response_of(&begun.run),
             };
             server.post(&format!("/v1/{of}/{id}/cancel"), &json!({})).await.ok();
             let answer = rest(begun.answer).await;

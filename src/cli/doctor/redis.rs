@@ -13,7 +13,7 @@ pub(super) async fn check(settings: &Settings, url: &RedisUrl) -> Vec<Finding> {
     let servers = match checkup(url).await {
         Ok(servers) => servers,
         Err(error) => {
-            let advice = "Check `store.url`, its password, and that Redis runs and can be reached from here.";
+            let advice = "Check `store.url`, its password, `?ca=FILE` if its certificate is of an authority of yours, and that Redis runs and can be reached from here.";
             return vec![Finding::fail(AREA, error).advice(advice)];
         }
     };
