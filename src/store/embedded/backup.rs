@@ -4,7 +4,7 @@
 //! Each copy is a directory named after its time, which a store can be opened in. It is made under the name [`PARTIAL`]
 //! and gets its own once it is synced, so that what has such a name is whole.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,9 @@ use crate::config::BackupConfig;
 
 /// The directory of a copy that is not whole.
 const PARTIAL: &str = "partial";
+
+/// The file that is locked by who makes copies in a directory: another store's copies would count among them, and be removed.
+const LOCK: &str = "lock";
 
 /// How the directories of copies are named, in UTC. Their order is that of their times.
 const NAMES: &str = "%Y-%m-%dT%H-%M-%S%.3fZ";
@@ -42,7 +45,7 @@ impl Backups {
     pub(super) fn begin(config: BackupConfig, shared: Arc<Shared>) -> Option<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         let (wake, woken) = channel();
-        let job = Job { config, shared, stopped: stopped.clone() };
+        let mut job = Job { config, shared, stopped: stopped.clone(), lock: None };
         let thread = Builder::new().name("backup".into()).spawn(move || job.run(&woken));
         let thread = thread.inspect_err(|error| tracing::error!(%error, "the thread of backups cannot be started"));
         Some(Self { stopped, wake: Some(wake), thread: Some(thread.ok()?) })
@@ -68,10 +71,12 @@ struct Job {
     config: BackupConfig,
     shared: Arc<Shared>,
     stopped: Arc<AtomicBool>,
+    /// Held from the first copy on.
+    lock: Option<File>,
 }
 
 impl Job {
-    fn run(&self, woken: &Receiver<()>) {
+    fn run(&mut self, woken: &Receiver<()>) {
         let mut pause = until_due(&self.config, Timestamp::now());
         while let Err(RecvTimeoutError::Timeout) = woken.recv_timeout(pause) {
             if self.stopped.load(Ordering::Relaxed) {
@@ -85,7 +90,7 @@ impl Job {
     }
 
     /// Makes a copy and removes those that are too many. Says whether it did.
-    fn back_up(&self) -> bool {
+    fn back_up(&mut self) -> bool {
         let begun = Instant::now();
         match self.make() {
             Ok((directory, bytes)) => {
@@ -103,8 +108,11 @@ impl Job {
         }
     }
 
-    fn make(&self) -> Result<(PathBuf, u64), CopyError> {
+    fn make(&mut self) -> Result<(PathBuf, u64), CopyError> {
         let directory = &self.config.directory;
+        if self.lock.is_none() {
+            self.lock = Some(lock(directory)?);
+        }
         let partial = directory.join(PARTIAL);
         if partial.exists() {
             fs::remove_dir_all(&partial)?;
@@ -114,7 +122,7 @@ impl Job {
         let from = self.shared.snapshot()?.ok_or(CopyError::Unreadable)?;
         let bytes = Copying { from: &from, stopped: &self.stopped }.copy_into(&partial)?;
         fs::rename(&partial, &copy)?;
-        fs::File::open(directory)?.sync_all()?;
+        File::open(directory)?.sync_all()?;
         Ok((copy, bytes))
     }
 
@@ -126,6 +134,17 @@ impl Job {
                 tracing::error!(directory = %directory.join(old).display(), %error, "an old backup cannot be removed");
             }
         }
+    }
+}
+
+/// Makes a directory of copies this store's own, as long as its process lives.
+fn lock(directory: &Path) -> Result<File, CopyError> {
+    fs::create_dir_all(directory)?;
+    let file = File::options().write(true).create(true).truncate(false).open(directory.join(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CopyError::Taken),
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum CopyError {
     Unreadable,
     #[error("the store is closed")]
     Stopped,
+    #[error("another server keeps its copies there")]
+    Taken,
 }
 
 /// What goes on while a copy is made: it ends early if the store closes.

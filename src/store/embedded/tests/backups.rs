@@ -106,6 +106,27 @@ async fn a_restart_waits_until_the_next_copy_is_due() {
     assert_eq!((due(later), due(earlier)), (Duration::ZERO, SELDOM));
 }
 
+/// Each would remove the other's copies as too many.
+#[tokio::test]
+async fn two_stores_keep_no_copies_in_one_directory() {
+    let (dirs, backups) = ([tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()], tempfile::tempdir().unwrap());
+    let one = EmbeddedStore::open(dirs[0].path()).await.unwrap().with_backups(Some(every(SELDOM, backups.path())));
+    next_copy(backups.path(), &[]).await;
+    let known = copies(backups.path());
+    // A copy is due at once to the other one, which keeps none.
+    let never = BackupConfig { keep: 0, ..every(Duration::ZERO, backups.path()) };
+    let two = EmbeddedStore::open(dirs[1].path()).await.unwrap().with_backups(Some(never));
+    for after in 0..20 {
+        two.commit(Tx { writes: vec![append("l", after)], ..tx(Durability::Synced) }).await.unwrap();
+    }
+    two.close().await;
+    assert_eq!(copies(backups.path()), known);
+    drop(one);
+    let three = EmbeddedStore::open(dirs[1].path()).await.unwrap().with_backups(Some(every(OFTEN, backups.path())));
+    next_copy(backups.path(), &known).await;
+    drop(three);
+}
+
 #[tokio::test]
 async fn a_copy_that_cannot_be_made_stops_nothing() {
     let dir = tempfile::tempdir().unwrap();
