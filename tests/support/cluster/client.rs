@@ -106,7 +106,7 @@ impl Client {
     async fn cancel(&self, run: oneshot::Receiver<String>, mut seed: Seed) -> Option<Result<Cancellation, String>> {
         let run = run.await.ok()?;
         let deadline = Instant::now() + self.max_wait;
-        let mut last = "nothing".to_owned();
+        let (mut last, first_ms) = ("nothing".to_owned(), now_ms());
         while Instant::now() < deadline {
             let (address, asked_ms) = (seed.pick(&self.addresses).clone(), now_ms());
             let request = self.http.post(format!("{address}/v1/runs/{run}/cancel"));
@@ -118,7 +118,7 @@ impl Client {
                 Some((StatusCode::OK, body)) => {
                     let body: Value = serde_json::from_str(&body).unwrap_or_default();
                     let status = body["status"].as_str().unwrap_or_default().to_owned();
-                    return Some(Ok(Cancellation { asked_ms, answered_ms: now_ms(), status }));
+                    return Some(Ok(Cancellation { first_ms, asked_ms, answered_ms: now_ms(), status }));
                 }
                 Some((status, body)) if status.is_server_error() => last = format!("{status}: {body}"),
                 Some((status, body)) => return Some(Err(format!("its cancellation was answered by {status}: {body}"))),

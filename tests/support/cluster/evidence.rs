@@ -92,6 +92,8 @@ pub(crate) struct ClientTrace {
 /// A request to cancel a run, and its answer. Times are Unix milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cancellation {
+    /// When it was sent first. That attempt may have stopped the run, though its answer was lost.
+    pub(crate) first_ms: u64,
     /// When it was sent, at the attempt that was answered.
     pub(crate) asked_ms: u64,
     /// When it was answered.

@@ -201,7 +201,7 @@ impl Log {
         }
     }
 
-    /// Takes note of which answers were lost on their way from the tools. One that a tool ended after the client asked for
+    /// Takes note of which answers were lost on their way from the tools. One that a tool ended after the client first asked for
     /// the run's end, at `cancelled_ms`, may have come to a driver that had stopped the call; so may one that never began.
     pub(super) fn lose(&mut self, run: &str, tools: &[Entry<Dispatch>], cancelled_ms: Option<u64>) {
         for call in self.steps.iter_mut().flat_map(|step| &mut step.calls) {

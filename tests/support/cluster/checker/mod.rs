@@ -93,7 +93,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let Some(run) = trace.run() else { continue };
         let view = evidence.runs.get(run).unwrap_or(&empty);
         let mut log = Log::read(view, &mut complaints);
-        log.lose(run, &evidence.tools, trace.cancellation.as_ref().map(|cancellation| cancellation.asked_ms));
+        log.lose(run, &evidence.tools, trace.cancellation.as_ref().map(|cancellation| cancellation.first_ms));
         log::check_writers(&log, &mut complaints);
         clients::check_readings(trace, &log, &mut complaints);
         let mut allowed = evidence.allowed_reasons.clone();

@@ -111,14 +111,16 @@ fn cancelled() -> Evidence {
     let mut evidence = unmade();
     evidence.allowed_reasons.clear();
     evidence.clients[0].cancellation =
-        Some(Cancellation { asked_ms: 2, answered_ms: 4, status: "cancelled".to_owned() });
+        Some(Cancellation { first_ms: 2, asked_ms: 2, answered_ms: 4, status: "cancelled".to_owned() });
     evidence
 }
 
 #[test]
 fn a_run_that_its_client_cancelled_may_be_cancelled_and_has_stopped_by_then() {
     assert_eq!(check(&cancelled()), []);
-    let late = |asked_ms| Some(Cancellation { asked_ms, answered_ms: 90_000, status: "cancelled".to_owned() });
+    let late = |asked_ms| {
+        Some(Cancellation { first_ms: asked_ms, asked_ms, answered_ms: 90_000, status: "cancelled".to_owned() })
+    };
     let mut evidence = cancelled();
     evidence.clients[0].cancellation = late(2);
     evidence.tools.last_mut().unwrap().at_ms = 20_002;
@@ -147,14 +149,14 @@ fn a_run_that_its_client_cancelled_may_be_cancelled_and_has_stopped_by_then() {
 
 #[test]
 fn an_answer_that_ends_after_the_run_was_to_end_may_be_unheard() {
-    let stopped_at = |asked_ms| {
+    let stopped_at = |first_ms| {
         let mut evidence = cancelled();
         evidence.tools = good().tools;
         let book = evidence.tools.iter_mut().find(|entry| entry.what.tool == Tool::Book).unwrap();
         (book.at_ms, book.ended) = (1, Some((3, Ending::Finished)));
         tell(&mut evidence, "The call was stopped with the run. Whether it took effect is unknown.");
         change_result(&mut evidence, |data| data["outcome_unknown"] = json!(true));
-        evidence.clients[0].cancellation.as_mut().unwrap().asked_ms = asked_ms;
+        evidence.clients[0].cancellation.as_mut().unwrap().first_ms = first_ms;
         evidence
     };
     for asked_ms in [2, 3] {
