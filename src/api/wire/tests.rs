@@ -244,7 +244,7 @@ fn a_run_that_a_budget_ended_says_which_one_and_how_much_it_lacked() {
     let names = names();
     let agent = serde_json::to_value(AgentObject::new(&names.id, None, &ended, false)).unwrap();
     let said = "The run stopped because the cost budget of the session has no room for another model call: $0.3 of $0.5 \
-                used, $0.1 set aside by live runs, $0.05 missing.";
+                used, $0.1 set aside by live runs, $0.15 needed, $0.05 missing.";
     assert_eq!(agent["message"], said);
     let shortfall = serde_json::json!({
         "scope": "session", "kind": "cost", "limit": 0.5, "used": 0.3, "set_aside": 0.1, "missing": 0.05,
