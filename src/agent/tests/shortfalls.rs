@@ -40,8 +40,9 @@ async fn a_run_that_its_own_budget_ends_says_what_it_lacked() {
     let message = outcome.message().unwrap();
     let said = format!(
         "The run stopped because the token budget of the run has no room for another model call: {} of 500 tokens used, {} \
-         missing.",
+         needed, {} missing.",
         short.taken,
+        short.needed,
         short.missing()
     );
     assert_eq!(message, said);
