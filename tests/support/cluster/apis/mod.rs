@@ -87,6 +87,8 @@ pub(crate) struct Attempt {
     pub(crate) frames: Vec<Frame>,
     /// The JSON of an answer in one piece.
     pub(crate) body: Option<Value>,
+    /// Whether its reader is sent to another replica.
+    pub(crate) is_moved: bool,
     /// What Loopgate never sends.
     pub(crate) oddities: Vec<String>,
     /// How the body ended.
@@ -119,7 +121,7 @@ impl Attempt {
     /// One that has no answer yet.
     pub(crate) fn begun(request: String, after: Option<u64>) -> Self {
         let (frames, oddities, end) = (Vec::new(), Vec::new(), BodyEnd::Cut("there was no answer".to_owned()));
-        Self { request, after, status: 0, frames, body: None, oddities, end }
+        Self { request, after, status: 0, frames, body: None, is_moved: false, oddities, end }
     }
 }
 
@@ -237,6 +239,12 @@ impl Dialect {
         }
     }
 
+    /// Whether an event stands beside those of the answer, and bears the number of the one before it: who reads on leaves it
+    /// out.
+    pub(crate) fn is_beside(self, frame: &Frame) -> bool {
+        self == Self::Responses && matches!(&*frame.name, "error" | "keepalive")
+    }
+
     /// The number of an event by which a client says how far it has read.
     pub(crate) fn number(self, frame: &Frame) -> Option<u64> {
         match self {
@@ -273,9 +281,9 @@ impl Asked {
         let mut kept: Vec<&Frame> = Vec::new();
         for attempt in answers() {
             let reaches = |frame: &Frame| dialect.number(frame) == attempt.after;
-            kept.truncate(
-                attempt.after.and_then(|_| kept.iter().rposition(|frame| reaches(frame))).map_or(0, |at| at + 1),
-            );
+            kept.retain(|frame| !dialect.is_beside(frame));
+            let reached = attempt.after.and_then(|_| kept.iter().rposition(|frame| reaches(frame)));
+            kept.truncate(reached.map_or(0, |at| at + 1));
             kept.extend(&attempt.frames);
         }
         dialect.told(&kept.into_iter().cloned().collect::<Vec<_>>())

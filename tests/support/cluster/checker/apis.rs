@@ -31,7 +31,7 @@ pub(super) fn check_asked(trace: &ClientTrace, view: &RunView, log: &Log, compla
         check_attempt(attempt, complaints);
         if attempt.status == 200 {
             let told = asked.told_by(count);
-            check_end(attempt, &told, complaints);
+            check_end(attempt, asked.asking.dialect, &told, complaints);
             check_told(&attempt.request, &told, &truth, complaints);
         }
     }
@@ -81,11 +81,14 @@ fn check_attempt(attempt: &Attempt, complaints: &mut Complaints<'_>) {
     }
 }
 
-/// What ends as if it were whole is whole, or says that it is not.
-fn check_end(attempt: &Attempt, told: &Told, complaints: &mut Complaints<'_>) {
-    // Whoever asks for what is not there yet is told how far it is.
-    let is_stream = attempt.body.is_none();
-    if is_stream && attempt.end == BodyEnd::Whole && matches!(told.ended, Ended::Not | Ended::Almost) {
+/// What ends as if it were whole is whole, or says that it is not: that it failed, or to readers that come back by
+/// themselves that they are to do so.
+fn check_end(attempt: &Attempt, dialect: Dialect, told: &Told, complaints: &mut Complaints<'_>) {
+    let comes_back = dialect == Dialect::Native || dialect == Dialect::Chat && attempt.after.is_some();
+    let says_so = attempt.is_moved && comes_back;
+    // An answer in one piece may say how far it is.
+    let is_cut_short = attempt.body.is_none() && matches!(told.ended, Ended::Not | Ended::Almost) && !says_so;
+    if attempt.end == BodyEnd::Whole && is_cut_short {
         let last = attempt.frames.last().map(|frame| &frame.data);
         let what = format!("{}: its body ended as if it were whole, after {last:?}", attempt.request);
         complaints.add(Promise::Streams, clip(&what));
@@ -141,10 +144,7 @@ fn check_numbers(asked: &Asked, complaints: &mut Complaints<'_>) {
     for attempt in &asked.attempts {
         let mut last = attempt.after;
         for frame in &attempt.frames {
-            // What is told beside the events bears the number of the last one.
-            let is_beside =
-                |frame: &Frame| dialect == Dialect::Responses && matches!(&*frame.name, "error" | "keepalive");
-            let Some(number) = dialect.number(frame).filter(|_| !is_beside(frame)) else { continue };
+            let Some(number) = dialect.number(frame).filter(|_| !dialect.is_beside(frame)) else { continue };
             if last.is_some_and(|last| number <= last) {
                 let what = format!("{}: it tells the event {number} behind {last:?}", attempt.request);
                 complaints.add(Promise::Streams, what);

@@ -172,6 +172,7 @@ impl Trial<'_> {
                 break BodyEnd::Left;
             }
         };
+        attempt.is_moved = decoder.retry_ms.is_some();
         attempt.oddities = decoder.oddities;
     }
 }

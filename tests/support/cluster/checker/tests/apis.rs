@@ -11,7 +11,7 @@ use crate::support::cluster::apis::{Asked, Asking, Attempt, BodyEnd, Dialect, Fo
 use crate::support::cluster::evidence::Evidence;
 
 /// So many events came before the first connection was cut: some text of the first turn.
-const BEFORE: usize = 7;
+const BEFORE: usize = 11;
 
 fn attempt(request: &str, after: Option<u64>, frames: Vec<Frame>, end: BodyEnd) -> Attempt {
     Attempt { status: 200, frames, end, ..Attempt::begun(request.to_owned(), after) }
@@ -104,6 +104,20 @@ fn what_went_well_is_good_in_every_dialect() {
     }
 }
 
+/// A replica that leaves says so beside the response, which goes on behind its last number at another.
+#[test]
+fn a_response_that_is_read_on_behind_an_error_beside_it_is_good() {
+    let goes_on = |asking: &Asking| asking.dialect == Dialect::Responses && is_stream(*asking) && asking.reads_on;
+    let asking = Asking::ALL.into_iter().find(goes_on).unwrap();
+    let mut evidence = told(asking);
+    let first = &mut asked(&mut evidence).attempts[0];
+    let number = asking.dialect.number(first.frames.last().unwrap());
+    let data = json!({"type": "error", "sequence_number": number}).to_string();
+    first.frames.push(Frame { id: None, name: "error".to_owned(), data });
+    first.end = BodyEnd::Whole;
+    assert_eq!(check(&evidence), []);
+}
+
 #[test]
 fn an_answer_that_is_another_than_the_runs_is_found() {
     let words = ["it says", "its answer is"];
@@ -120,7 +134,7 @@ fn an_answer_that_is_another_than_the_runs_is_found() {
         },
     );
     find(
-        |asking| asking.dialect == Dialect::Responses,
+        |asking| asking.dialect == Dialect::Responses && is_stream(asking),
         &["it says", "the items before it"],
         |e| {
             replace(last(e), "\"incomplete\"", "\"completed\"");
@@ -132,13 +146,19 @@ fn an_answer_that_is_another_than_the_runs_is_found() {
 
 #[test]
 fn what_a_connection_told_before_it_was_cut_counts() {
-    let is_first = |asking: Asking| is_stream(asking) && asking.dialect != Dialect::Native;
-    find(is_first, &["it says", "is not what its deltas say"], |e| {
-        replace(&mut asked(e).attempts[0], "r1.0.0", "r1.0.9");
+    find(is_stream, &["it says", "is not what its deltas say"], |e| {
+        for from in ["r1.0.0", "r1.0.1"] {
+            let before = asked(e).attempts[0].clone();
+            replace(&mut asked(e).attempts[0], from, "r1.0.9");
+            assert_ne!(asked(e).attempts[0], before);
+        }
     });
-    // Numbers tell which event is meant, however the stream is read on.
-    let is_numbered = |asking: Asking| is_stream(asking) && asking.dialect == Dialect::Native;
-    find(is_numbered, &["and was"], |e| replace(&mut asked(e).attempts[0], "r1.0.0", "r1.0.9"));
+    // What was told of an event is told again.
+    let has_numbers = |asking: Asking| {
+        let is_numbered = matches!(asking.dialect, Dialect::Chat | Dialect::Native | Dialect::Responses);
+        is_numbered && is_stream(asking) && !asking.reads_on
+    };
+    find(has_numbers, &["and was"], |e| replace(&mut asked(e).attempts[0], "r1.0.0", "r1.0.9"));
 }
 
 #[test]
@@ -147,6 +167,12 @@ fn a_torn_stream_is_found() {
     find(is_stream, &["in the middle of an event"], |e| asked(e).attempts[0].end = BodyEnd::Torn);
     find(is_stream, &["ended as if it were whole"], |e| asked(e).attempts[0].end = BodyEnd::Whole);
     find(is_stream, &["ended as if it were whole"], |e| drop(last(e).frames.pop()));
+    // Only readers that come back by themselves are sent elsewhere.
+    let stays = |asking: Asking| is_stream(asking) && asking.dialect != Dialect::Native;
+    find(stays, &["ended as if it were whole"], |e| {
+        let first = &mut asked(e).attempts[0];
+        (first.end, first.is_moved) = (BodyEnd::Whole, true);
+    });
     find(is_stream, &["no event at all"], |e| last(e).oddities.push("no event at all".to_owned()));
     find(is_stream, &["is no object"], |e| {
         let at = last(e).frames.len() - 3;
