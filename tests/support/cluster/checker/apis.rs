@@ -29,9 +29,11 @@ pub(super) fn check_asked(trace: &ClientTrace, view: &RunView, log: &Log, compla
     };
     for (attempt, count) in asked.attempts.iter().zip(1..) {
         check_attempt(attempt, complaints);
+        check_status(attempt, complaints);
         if attempt.status == 200 {
             let told = asked.told_by(count);
             check_end(attempt, asked.asking.dialect, &told, complaints);
+            check_failure(attempt, &told, log, complaints);
             check_told(&attempt.request, &told, &truth, complaints);
         }
     }
@@ -91,6 +93,26 @@ fn check_end(attempt: &Attempt, dialect: Dialect, told: &Told, complaints: &mut 
     if attempt.end == BodyEnd::Whole && is_cut_short {
         let last = attempt.frames.last().map(|frame| &frame.data);
         let what = format!("{}: its body ended as if it were whole, after {last:?}", attempt.request);
+        complaints.add(Promise::Streams, clip(&what));
+    }
+}
+
+/// Only a replica that leaves, or has no room, refuses what is sent again. Nobody else's run is in a client's session, so none
+/// stands in its way.
+fn check_status(attempt: &Attempt, complaints: &mut Complaints<'_>) {
+    let Attempt { request, status, body, .. } = attempt;
+    if (*status >= 500 && *status != 503) || *status == 409 {
+        let body = body.as_ref().map(Value::to_string).unwrap_or_default();
+        complaints.add(Promise::Streams, clip(&format!("{request} was answered by {status}: {body}")));
+    }
+}
+
+/// What says that it cannot be told has a reason: its replica leaves, or what was said became void.
+fn check_failure(attempt: &Attempt, told: &Told, log: &Log, complaints: &mut Complaints<'_>) {
+    let Ended::Failed(why) = &told.ended else { return };
+    let is_void = log.steps.iter().any(|step| step.end == StepEnd::Discarded);
+    if !is_void && !why.contains("shutting down") {
+        let what = format!("{}: it failed for no reason: {why}", attempt.request);
         complaints.add(Promise::Streams, clip(&what));
     }
 }

@@ -5,7 +5,7 @@ mod answers;
 use serde_json::json;
 
 use super::super::{Promise, check};
-use super::recorded::{RUN, good, plan};
+use super::recorded::{RUN, good, plan, rewrite};
 use crate::support::Frame;
 use crate::support::cluster::apis::{Asked, Asking, Attempt, BodyEnd, Dialect, Form, Request};
 use crate::support::cluster::evidence::Evidence;
@@ -19,7 +19,7 @@ fn attempt(request: &str, after: Option<u64>, frames: Vec<Frame>, end: BodyEnd) 
 
 /// The run, as asked for so: its first connection was cut in the middle, and the second held.
 fn told(asking: Asking) -> Evidence {
-    let (mut evidence, plan) = (good(), plan());
+    let (evidence, plan) = (good(), plan());
     let log = evidence.runs[RUN].streams["http://a"].clone();
     let Asking { dialect, form, reads_on } = asking;
     let mut asked = Asked::new(asking);
@@ -43,7 +43,6 @@ fn told(asking: Asking) -> Evidence {
             asked.attempts.push(Attempt { body, ..attempt("second", None, Vec::new(), BodyEnd::Whole) });
         }
     }
-    evidence.clients[0].fails_if_unknown = false;
     finish(evidence, asked)
 }
 
@@ -214,6 +213,33 @@ fn a_success_after_a_failure_or_after_the_end_is_found() {
         }
         last(e).body.as_mut().unwrap()["status"] = json!("incomplete");
     });
+}
+
+#[test]
+fn a_refusal_or_a_failure_without_a_reason_is_found() {
+    for status in [500, 502, 504, 409] {
+        let found = format!("was answered by {status}");
+        find(all, &[&found], |e| {
+            let refused = Attempt { status, ..attempt("POST again", None, Vec::new(), BodyEnd::Whole) };
+            asked(e).attempts.insert(1, refused);
+        });
+    }
+    let is_messages = |asking: Asking| is_stream(asking) && asking.dialect == Dialect::Messages;
+    let fail = |e: &mut Evidence| {
+        let data = json!({"type": "error", "error": {"message": "void"}}).to_string();
+        let first = &mut asked(e).attempts[0];
+        first.frames.push(Frame { id: None, name: "error".to_owned(), data });
+        first.end = BodyEnd::Whole;
+    };
+    find(is_messages, &["it failed for no reason"], |e| {
+        fail(e);
+        // The log of a run without a step that became void.
+        rewrite(e, |log| log.retain(|event| event.name != "step.discarded"));
+    });
+    let asking = Asking::ALL.into_iter().find(|asking| is_messages(*asking)).unwrap();
+    let mut evidence = told(asking);
+    fail(&mut evidence);
+    assert_eq!(check(&evidence), [], "a stream cannot take back what became void");
 }
 
 #[test]
