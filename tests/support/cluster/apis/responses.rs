@@ -50,18 +50,15 @@ pub(super) fn told(frames: &[Frame]) -> Told {
     let open = texts.iter().next_back().filter(|(index, _)| !items.contains_key(index)).map(|(_, text)| text.clone());
     items.retain(|_, item| item["status"] != "incomplete");
     let items = Value::Array(items.into_values().collect());
-    match output {
-        Some(output) => {
-            read_output(&output, &mut told);
-            let mut of_items = Told::default();
-            read_output(&items, &mut of_items);
-            let is_same = (&of_items.said, &of_items.calls) == (&told.said, &told.calls);
-            told.note_if(!is_same, "the last event has another output than the items before it", &output);
-        }
-        None => {
-            read_output(&items, &mut told);
-            told.said = told.said.map(|said| said + &open.unwrap_or_default());
-        }
+    if let Some(output) = output {
+        read_output(&output, &mut told);
+        let mut of_items = Told::default();
+        read_output(&items, &mut of_items);
+        let is_same = (&of_items.said, &of_items.calls) == (&told.said, &told.calls);
+        told.note_if(!is_same, "the last event has another output than the items before it", &output);
+    } else {
+        read_output(&items, &mut told);
+        told.said = told.said.map(|said| said + &open.unwrap_or_default());
     }
     told
 }

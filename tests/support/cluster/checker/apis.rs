@@ -148,7 +148,9 @@ fn check_told(request: &str, told: &Told, truth: &Truth<'_>, complaints: &mut Co
         match left.iter().position(is_it) {
             Some(place) => drop(left.remove(place)),
             None => {
-                add(format!("it tells a call of {name}, {id}, with the result {content:?}, which the run did not make"))
+                add(format!(
+                    "it tells a call of {name}, {id}, with the result {content:?}, which the run did not make"
+                ));
             }
         }
     }

@@ -308,7 +308,7 @@ fn a_stream_that_does_not_go_on_where_its_reader_is_is_found() {
 fn another_way_to_read_the_run_that_tells_something_else_is_found() {
     find(all, &["it was read in no other way"], |e| asked(e).elsewhere = None);
     find(all, &["GET elsewhere: it says"], |e| {
-        replace(&mut asked(e).elsewhere.as_mut().unwrap().1, "r1.2.1", "r1.2.0")
+        replace(&mut asked(e).elsewhere.as_mut().unwrap().1, "r1.2.1", "r1.2.0");
     });
     find(all, &["GET elsewhere does not tell the whole run"], |e| {
         drop(asked(e).elsewhere.as_mut().unwrap().1.frames.pop());
