@@ -154,6 +154,30 @@ async fn a_request_whose_replica_was_killed_starts_one_run() {
     assert_ne!(send(&other, ENDPOINTS[0], &body).await.0, run);
 }
 
+/// A stream of messages cannot take back what a replica had said that died, and ends with an error. Its run goes on.
+#[tokio::test]
+async fn a_message_that_could_not_be_told_on_is_told_to_the_client_that_asks_again() {
+    let (gate, redis) = (Gate::new(), durable().await);
+    let held = Reply::stream().text("Half ").gate(&gate).text("lost").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held]).await;
+    upstream.otherwise(Reply::says("Whole."));
+    let start = async || TestServer::builder(&upstream.config()).store(&redis.url()).start().await;
+    let (mut one, other) = (start().await, start().await);
+    let body = ask(ENDPOINTS[1], "Hi", true);
+    let mut first = one.respond(one.json(ENDPOINTS[1], &body)).await;
+    crate::support::sse::read_to(&mut first, "Half").await;
+    drop(first);
+    tokio::time::sleep(PAUSE).await;
+    let mut second = other.respond(other.json(ENDPOINTS[1], &body)).await;
+    crate::support::sse::read_to(&mut second, "Half").await;
+    one.kill9().await;
+    let told = crate::support::sse::read_to(&mut second, "cannot take it back").await;
+    assert!(told.contains("event: error"), "{told}");
+    let (run, answer) = send(&other, ENDPOINTS[1], &body).await;
+    assert!(answer.contains("Whole.") && !answer.contains("Half"), "{answer}");
+    assert_eq!(runs(&other).await, BTreeSet::from([run]));
+}
+
 #[tokio::test]
 async fn a_server_that_was_killed_answers_from_the_first_event_once_it_is_back() {
     let gate = Gate::new();

@@ -116,7 +116,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E, mut answer: Open) 
                     if !is_silent {
                         silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
                     }
-                    answered::reached(&mut answer, is_told);
+                    answered::reached(&mut answer, is_told && !encoder.has_broken_off());
                     if has_ended {
                         break;
                     }

@@ -4,6 +4,7 @@
 //! (`support/cluster/checker`) whether all promises were kept. A test is repeated by its seed, which a failure
 //! names: `LOOPGATE_TEST_SEED`. `LOOPGATE_FAULTS=full` runs everything; without it a sample is run.
 
+mod apis;
 mod approvals;
 mod balanced;
 mod bounds;

@@ -135,6 +135,11 @@ pub trait Encoder: Send + 'static {
         false
     }
 
+    /// Whether it has ended before its run, which goes on: the same request finds the answer there.
+    fn has_broken_off(&self) -> bool {
+        false
+    }
+
     /// Appends what it means that no record follows, where that was not known before.
     fn conclude(&mut self, _out: &mut BytesMut) {}
 

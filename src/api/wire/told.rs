@@ -1,6 +1,6 @@
 //! What of a run is told by APIs that know texts, calls and an end, and nothing else of a loop.
 
-use crate::types::event::Reservation;
+use crate::types::event::{DiscardReason, Reservation};
 use crate::types::{CallId, Event, Outcome, ToolCall, ToolOutcome};
 
 /// What a record tells.
@@ -15,7 +15,7 @@ pub enum Told<'a> {
     /// A piece of why it declines.
     Refusal(u32, &'a str),
     /// What was said in a step is void.
-    Void(u32),
+    Void(u32, DiscardReason),
     /// A tool of the server is called.
     Call(&'a ToolCall),
     /// Its answer.
@@ -32,7 +32,7 @@ impl<'a> Told<'a> {
             Event::ThinkingDelta { step, text } => Self::Thinking(*step, text),
             Event::TextDelta { step, text } => Self::Text(*step, text),
             Event::RefusalDelta { step, text } => Self::Refusal(*step, text),
-            Event::StepDiscarded { step, .. } => Self::Void(*step),
+            Event::StepDiscarded { step, reason, .. } => Self::Void(*step, *reason),
             Event::ToolStarted { call, .. } => Self::Call(call),
             Event::ToolFinished { call_id, outcome, .. } => Self::Answer(call_id, outcome),
             Event::RunFinished(outcome) if !outcome.stays_open => Self::End(outcome),

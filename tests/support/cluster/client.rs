@@ -1,5 +1,7 @@
 //! A client as it should be: it reads its run's events and, however its connections fare, comes back to
-//! any address and goes on after the last event it has seen.
+//! any address and goes on after the last event it has seen. `apis.rs` asks in other dialects before it does so.
+
+mod apis;
 
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::apis::Asking;
 use super::evidence::{Cancellation, ClientTrace, End, Reading};
 use super::plan::Plan;
 use crate::support::seed::Seed;
@@ -26,6 +29,8 @@ const STOP: Duration = Duration::from_secs(30);
 pub(crate) struct Client {
     /// Where servers are.
     pub(crate) addresses: Vec<String>,
+    /// How it asks and is answered, before it reads the run's events; `None` if it asks for these.
+    pub(crate) asking: Option<Asking>,
     /// Where it asks first, if not anywhere.
     pub(crate) first_address: Option<String>,
     /// What the `agent` object says, besides the session.
@@ -46,6 +51,7 @@ impl Client {
     pub(crate) fn new(addresses: Vec<String>) -> Self {
         Self {
             addresses,
+            asking: None,
             first_address: None,
             agent: json!({}),
             keyed: true,
@@ -73,6 +79,7 @@ impl Client {
             readings: Vec::new(),
             ended_ms: None,
             cancellation: None,
+            asked: None,
         };
         let (cancel, cancelled) = oneshot::channel();
         let stops = seed.part("cancellation");
@@ -87,7 +94,9 @@ impl Client {
         };
         let seen = &mut trace;
         let reading = async move {
-            if let Some((address, response)) = trial.ask(seen).await {
+            if let Some(asking) = self.asking {
+                trial.ask_in(asking, seen).await;
+            } else if let Some((address, response)) = trial.ask(seen).await {
                 seen.accepted_ms = Some(now_ms());
                 trial.read(seen, address, response).await;
                 trial.follow(seen).await;

@@ -7,6 +7,7 @@ use loopgate::types::clock::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::apis::Asked;
 use super::counters::Life;
 use super::model::ModelCall;
 use super::plan::Plan;
@@ -87,6 +88,9 @@ pub(crate) struct ClientTrace {
     /// How it cancelled its run, if it did.
     #[serde(default)]
     pub(crate) cancellation: Option<Cancellation>,
+    /// What it sent and read in an API's own dialect, before it read the run's events; `None` if it read these alone.
+    #[serde(default)]
+    pub(crate) asked: Option<Asked>,
 }
 
 /// A request to cancel a run, and its answer. Times are Unix milliseconds.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::apis::BodyEnd;
 use super::evidence::{ClientTrace, End, Evidence};
 
 /// Times in milliseconds, sorted.
@@ -69,7 +70,11 @@ impl Figures {
             let reason = view.and_then(|view| view.object["stop_reason"].as_str()).unwrap_or("nothing");
             *ends.entry(reason.to_owned()).or_default() += 1;
         }
-        let breaks = |trace: &ClientTrace| trace.readings.iter().filter(|reading| reading.end != End::Done).count();
+        let breaks = |trace: &ClientTrace| {
+            let attempts = trace.asked.iter().flat_map(|asked| &asked.attempts);
+            trace.readings.iter().filter(|reading| reading.end != End::Done).count()
+                + attempts.filter(|attempt| attempt.end != BodyEnd::Whole).count()
+        };
         Self {
             ends,
             not_accepted: evidence.clients.len() - accepted().count(),

@@ -4,6 +4,7 @@
 //! The model and the tools answer by what they are asked, so that any replica may ask them at any time.
 //! Clients come back until they have seen the end. What all of them saw is the evidence.
 
+pub(crate) mod apis;
 pub(crate) mod checker;
 pub(crate) mod client;
 pub(crate) mod counters;

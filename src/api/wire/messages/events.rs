@@ -21,6 +21,7 @@ use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::responses::id;
 use crate::api::wire::told::Told;
 use crate::api::wire::{Encoder, RunNames};
+use crate::types::event::DiscardReason;
 use crate::types::{CallId, Event, Outcome, Record, StopReason, ToolCall, ToolOutcome};
 
 /// Writes the events of a message.
@@ -70,7 +71,11 @@ impl Encoder for MessageEvents {
     }
 
     fn has_ended(&self) -> bool {
-        self.0.progress == Progress::Ended
+        matches!(self.0.progress, Progress::Ended | Progress::BrokenOff)
+    }
+
+    fn has_broken_off(&self) -> bool {
+        self.0.progress == Progress::BrokenOff
     }
 
     fn keep_alive(&mut self, out: &mut BytesMut) {
@@ -92,7 +97,7 @@ impl State {
         if self.is_before(&record.event) {
             return;
         }
-        if self.progress != Progress::Ended {
+        if !matches!(self.progress, Progress::Ended | Progress::BrokenOff) {
             self.go_on(&record.event, out);
         }
     }
@@ -122,22 +127,23 @@ impl State {
             }
             Told::Thinking(step, text) => self.say(step, Kind::Thinking, text, out),
             Told::Text(step, text) | Told::Refusal(step, text) => self.say(step, Kind::Text, text, out),
-            Told::Void(step) => self.discard(step, out),
+            Told::Void(step, reason) => self.discard(step, reason, out),
             Told::Call(call) => self.begin_call(call, out),
             Told::Answer(call, outcome) => self.end_call(call, outcome, out),
             Told::End(outcome) => self.finish(outcome, out),
         }
     }
 
-    /// What was said in a step is void. A stream cannot take it back.
-    fn discard(&mut self, step: u32, out: &mut BytesMut) {
+    /// What was said in a step is void. A stream cannot take it back. Where the driver died, the run goes on all the same.
+    fn discard(&mut self, step: u32, reason: DiscardReason, out: &mut BytesMut) {
         if self.void.contains(&step) {
             return;
         }
         if self.shown.frames && self.text_out {
             let message = "What the model said is void, and this stream cannot take it back.";
             self.write_error(self.kind_of_break(), "provider_error", message, out);
-            self.progress = Progress::Ended;
+            let goes_on = reason == DiscardReason::Interrupted;
+            self.progress = if goes_on { Progress::BrokenOff } else { Progress::Ended };
             return;
         }
         self.close_text(out);

@@ -154,7 +154,7 @@ impl State {
             Told::Thinking(step, text) => self.say(step, Kind::Reasoning, text, out),
             Told::Text(step, text) => self.say(step, Kind::Text, text, out),
             Told::Refusal(step, text) => self.say(step, Kind::Refusal, text, out),
-            Told::Void(step) => self.discard(step, out),
+            Told::Void(step, _) => self.discard(step, out),
             Told::Call(call) => self.begin_call(call, out),
             Told::Answer(call, outcome) => self.end_call(call, outcome, out),
             Told::End(outcome) => self.finish(outcome, at_ms, out),

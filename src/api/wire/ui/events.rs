@@ -172,7 +172,7 @@ impl<D: Dialect> State<D> {
             Told::Answer(call, outcome) => self.end_call(call, outcome, out),
             Told::End(outcome) => self.finish(outcome, out),
             // Told above, with its reason.
-            Told::Void(_) => {}
+            Told::Void(..) => {}
         }
     }
 

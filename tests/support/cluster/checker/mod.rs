@@ -1,12 +1,13 @@
 //! Compares the evidence of many runs with what is promised, and names every promise that was broken.
 //!
 //! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
-//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted. Beside them, and each with
+//! to streams and ends, `apis.rs` to what clients of other dialects were told, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted. Beside them, and each with
 //! evidence of its own, `trees.rs` sees to runs that begin others, `handoffs.rs` to those that are handed off, and `schedules.rs` to
 //! those that schedules begin.
 //!
 //! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
 
+mod apis;
 mod clients;
 mod counters;
 pub(crate) mod handoffs;
@@ -96,6 +97,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         log.lose(run, &evidence.tools, trace.cancellation.as_ref().map(|cancellation| cancellation.first_ms));
         log::check_writers(&log, &mut complaints);
         clients::check_readings(trace, &log, &mut complaints);
+        apis::check_asked(trace, view, &log, &mut complaints);
         let mut allowed = evidence.allowed_reasons.clone();
         allowed.extend(trace.cancellation.as_ref().map(|_| "cancelled".to_owned()));
         clients::check_end(trace, view, &log, &allowed, &mut complaints);

@@ -1,5 +1,6 @@
 //! Shows that the checker finds nothing where nothing is wrong, and each broken promise where one was broken.
 
+mod apis;
 mod counted;
 mod outcomes;
 mod recorded;

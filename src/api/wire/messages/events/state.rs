@@ -64,6 +64,8 @@ pub(super) enum Progress {
     NotBegun,
     Begun,
     Ended,
+    /// The stream has ended with an error, and its run goes on.
+    BrokenOff,
 }
 
 #[derive(Serialize)]

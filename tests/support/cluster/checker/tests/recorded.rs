@@ -74,6 +74,7 @@ fn seen(plan: Plan, readings: Vec<Reading>) -> ClientTrace {
         readings,
         ended_ms: Some(9),
         cancellation: None,
+        asked: None,
     }
 }
 
