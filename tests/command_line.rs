@@ -2,6 +2,7 @@
 
 mod agents;
 mod declared;
+mod delegates;
 mod doctor;
 mod models;
 mod prompts;

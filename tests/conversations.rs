@@ -138,3 +138,25 @@ async fn a_conversation_is_its_tenants() {
     }
     assert_eq!(server.post(ENDPOINT, &json!({})).await.code(), "forbidden");
 }
+
+/// The call is answered with the run's end: an output that comes late would stand without it.
+#[tokio::test]
+async fn the_output_of_a_call_whose_run_was_cancelled_is_refused() {
+    let upstream = Upstream::start([Reply::calls("look", &json!({}))]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let id = server.post(ENDPOINT, &json!({})).await.ok()["id"].as_str().expect("it has an id").to_owned();
+    let look = json!({"type": "function", "name": "look", "parameters": {"type": "object"}});
+    let body = json!({"model": "test", "input": "Look", "conversation": id, "tools": [look]});
+    let asked = server.post("/v1/responses", &body).await.ok();
+    let call = &asked["output"][0]["call_id"];
+    let cancel = format!("/v1/runs/{}/cancel", asked["agent"]["run_id"].as_str().expect("it has an id"));
+    assert_eq!(server.post(&cancel, &json!({})).await.ok()["agent"]["status"], "cancelled");
+    let items = format!("{ENDPOINT}/{id}/items");
+    let before = server.get(&items).await.ok();
+    let output = json!({"type": "function_call_output", "call_id": call, "output": "seen"});
+    let late = server.post(&items, &json!({"items": [output]})).await;
+    assert_eq!((late.status, &late.body["error"]["param"]), (400, &json!("items")), "{}", late.body);
+    let created = server.post(ENDPOINT, &json!({"items": [output]})).await;
+    assert_eq!((created.status, &created.body["error"]["param"]), (400, &json!("items")), "{}", created.body);
+    assert_eq!(server.get(&items).await.ok(), before);
+}

@@ -100,7 +100,7 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
     };
     let mut body = serde_json::json!({
         "model": model, "stream": true, "messages": [{"role": "user", "content": ask.question}],
-        "agent": {"include_report": false},
+        "agent": {"include_report": false, "delegate_events": true},
     });
     if let Some(session) = &ask.session {
         body["agent"]["session_id"] = session.as_str().into();

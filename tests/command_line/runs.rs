@@ -19,20 +19,20 @@ const CHAT: &str = "/v1/chat/completions";
 
 /// What a command came to.
 #[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
+pub(super) struct Ran {
+    pub(super) code: Option<i32>,
+    pub(super) out: String,
     err: String,
 }
 
 /// A command line beside a server.
-struct CommandLine {
-    directory: TempDir,
+pub(super) struct CommandLine {
+    pub(super) directory: TempDir,
     url: String,
 }
 
 impl CommandLine {
-    fn of(server: &TestServer) -> Self {
+    pub(super) fn of(server: &TestServer) -> Self {
         Self::at(server.url())
     }
 
@@ -47,13 +47,13 @@ impl CommandLine {
         command
     }
 
-    async fn run(&self, arguments: &[&str]) -> Ran {
+    pub(super) async fn run(&self, arguments: &[&str]) -> Ran {
         let ran = within("a command to end", self.command(arguments).output()).await.expect("it can be started");
         Ran { code: ran.status.code(), out: text(&ran.stdout), err: text(&ran.stderr) }
     }
 }
 
-fn ask(more: &Value) -> Value {
+pub(super) fn ask(more: &Value) -> Value {
     let mut request = json!({"model": "test", "messages": [{"role": "user", "content": "What?"}]});
     for (name, value) in more.as_object().into_iter().flatten() {
         request[name] = value.clone();
@@ -67,7 +67,7 @@ async fn begun(server: &TestServer) -> String {
     accepted["id"].as_str().expect("it has an id").to_owned()
 }
 
-async fn ended(server: &TestServer, request: &Value) -> String {
+pub(super) async fn ended(server: &TestServer, request: &Value) -> String {
     let answer = server.post(CHAT, request).await;
     let run = answer.header("x-loopgate-run-id").to_owned();
     assert!(run.starts_with("run_"), "{answer:?}");
@@ -256,7 +256,7 @@ async fn a_run_that_its_client_continued_is_followed_to_its_present_end() {
 /// A server that answers every request for events like this, and shows a run of such a status.
 async fn stranger(events: Reply, status: &'static str) -> HttpServer {
     let answer = move |request: &Request| {
-        if request.target.ends_with("/events") {
+        if request.target.contains("/events") {
             return events.clone();
         }
         let run = json!({"id": "run_1", "status": status, "session_id": null, "model": "test", "created_ms": 1,

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{config, get, in_session, is, post, start, token, with};
+use super::{config, get, in_session, is, post, send, start, token, with};
 use crate::support::sse::read_to;
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
@@ -131,4 +131,35 @@ async fn a_page_joins_the_run_of_its_chat_after_a_reload() {
     gate.open();
     let rest = within("the rest", joined.text()).await.expect("the stream is whole");
     assert!(half.contains("\"start\"") && rest.contains("whole.") && rest.contains("[DONE]"), "{half}{rest}");
+}
+
+/// AG-UI sends the whole thread with each message, also the result that a run got which failed and is kept no more.
+#[tokio::test]
+async fn a_thread_of_a_token_goes_on_after_its_runs_are_gone() {
+    let weather = json!([{"name": "weather", "description": "", "parameters": {"type": "object"}}]);
+    let upstream =
+        Upstream::start([Reply::calls("weather", &json!({})), Reply::error(400, "no", "no"), Reply::says("Yes.")])
+            .await;
+    let server = start(&config(&upstream), None).await;
+    let (token, _) = token(&server, &in_session("mine", &["start"])).await;
+    let sends = |messages: &Value| with(thread("mine", "Go"), &json!({"tools": weather, "messages": messages}));
+    let ask = json!({"id": "m1", "role": "user", "content": "Weather?"});
+    let first = server.respond(server.json(AG_UI, &sends(&json!([ask]))).bearer_auth(&token)).await;
+    let run = first.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
+    let text = within("the whole stream", first.text()).await.expect("the stream is whole");
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let called = events.into_iter().find(|event| event["type"] == "TOOL_CALL_START").expect("it is called");
+    let call =
+        json!({"id": called["toolCallId"], "type": "function", "function": {"name": "weather", "arguments": "{}"}});
+    let made = json!({"id": "a1", "role": "assistant", "toolCalls": [call]});
+    let result = json!({"id": "t1", "role": "tool", "toolCallId": called["toolCallId"], "content": "rain"});
+    assert!(streamed(&server, &token, AG_UI, &sends(&json!([ask, made, result]))).await.contains("RUN_ERROR"));
+
+    // What is kept of a session expires with it, and so do its runs.
+    let deleted = send(&server, "WEB", Method::DELETE, "/v1/sessions/mine", None).await;
+    assert!((200..300).contains(&deleted.status), "{}", deleted.body);
+    is(&get(&server, "WEB", &format!("/v1/runs/{run}")).await, 404, "run_not_found");
+    let more = json!({"id": "m2", "role": "user", "content": "Still?"});
+    let next = sends(&json!([ask, made, result, more]));
+    assert!(streamed(&server, &token, AG_UI, &next).await.contains("Yes."));
 }

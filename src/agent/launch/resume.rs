@@ -285,33 +285,14 @@ impl Launcher {
 
     /// Ends a run without a driver for this reason; `false` if that is left to others.
     pub(super) async fn stop_idle(self: &Arc<Self>, idle: Idle, reason: StopReason) -> Result<bool, Unavailable> {
-        let (spec, due) = (idle.spec().clone(), idle.due());
-        let budget = match &spec.session {
-            Some(id) => {
-                let found = self.ledger.find_session(&spec.tenant, id).await?;
-                Some(found.map(|found| SessionBudget::of(&found.session)).unwrap_or_default())
+        let (spec, due, generation) = (idle.spec().clone(), idle.due(), self.generations.current());
+        let prepared = match self.prepare_end(&idle, &generation).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // Whoever tries again need not wait until the lease expires.
+                idle.release().await?;
+                return Err(error);
             }
-            None => None,
-        };
-        let generation = self.generations.current();
-        let account = self.open_account(&idle, &generation).await?;
-        // A run that waits is not registered. From here on it is, so that its end is counted and told whoever dies.
-        let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
-        if let Err(error) = self.ledger.commit(live).await {
-            idle.release().await?;
-            return Err(unavailable(error));
-        }
-        // The run calls nothing any more, and its commands are read when it ends.
-        let (history, commands, tools) = (History::default(), 0, Some(Toolbox::default()));
-        let prepared = Prepared {
-            history,
-            budget,
-            account,
-            commands,
-            nudges: None,
-            first_step_began: false,
-            memory: self.memory.begin(),
-            tools,
         };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {
@@ -336,6 +317,39 @@ impl Launcher {
             Err(Exit::HandedOff) => Ok(false),
             Err(Exit::NotRecorded(error)) => Err(unavailable(error)),
         }
+    }
+
+    /// Registers a run without a driver that is to end, and reads what its driver needs for that.
+    async fn prepare_end(&self, idle: &Idle, generation: &Generation) -> Result<Prepared, Unavailable> {
+        let spec = idle.spec();
+        let budget = match &spec.session {
+            Some(id) => {
+                let found = self.ledger.find_session(&spec.tenant, id).await?;
+                Some(found.map(|found| SessionBudget::of(&found.session)).unwrap_or_default())
+            }
+            None => None,
+        };
+        let mut account = self.open_account(idle, generation).await?;
+        // A run that waits is not registered. From here on it is, so that its end is counted and told whoever dies.
+        let live = self.ownership.replica.register(&spec.id, &Registration::of(spec));
+        if let Err(error) = self.ledger.commit(live).await {
+            if let Some(account) = &mut account {
+                account.return_new_slot().await;
+            }
+            return Err(unavailable(error));
+        }
+        // The run calls nothing any more, and its commands are read when it ends.
+        let (history, commands, tools) = (History::default(), 0, Some(Toolbox::default()));
+        Ok(Prepared {
+            history,
+            budget,
+            account,
+            commands,
+            nudges: None,
+            first_step_began: false,
+            memory: self.memory.begin(),
+            tools,
+        })
     }
 }
 

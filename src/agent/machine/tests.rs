@@ -1,4 +1,5 @@
 mod attempts;
+mod delegates;
 mod fitting;
 mod flushing;
 mod handoffs;

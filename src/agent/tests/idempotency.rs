@@ -1,5 +1,6 @@
 pub(super) mod answers;
 mod attempts;
+mod outages;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,9 +8,14 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::link::Link;
+use super::quota::{keyed, quotas, runs as at_once};
 use super::replicas::{replica, shared};
 use super::support::{Echo, Say, TestAgent, client_tool, outcome, request, request_with, watch};
+use crate::agent::error::LookupError;
+use crate::agent::ledger::keys;
 use crate::agent::{LimitsPatch, NewRun, RulesPatch};
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Tx, Write};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::rules::{LoopRules, ToolErrors};
 use crate::types::run::{OnConflict, OnLimit};
@@ -216,4 +221,31 @@ async fn a_step_whose_replica_died_is_finished_by_another_one_before_its_run_sto
     assert_eq!((outcome.iterations, outcome.output_text.as_str()), (1, "first"));
     let calls = &outcome.report.steps[0].tool_calls;
     assert_eq!(calls.iter().map(|call| call.error.as_deref()).collect::<Vec<_>>(), [None, None], "both were made");
+}
+
+/// Nobody holds a run that could not be ended, nor does it hold a slot: the next try ends it, and need not wait until the lease
+/// expires.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_that_the_store_did_not_let_end_is_ended_at_the_next_try() {
+    for session in [None, SessionId::parse("s")] {
+        let faulty = Faulty::memory();
+        let turns = vec![Say::Calls("", vec![("pick", "{}")]), Say::Text(&["done"])];
+        let agent = TestAgent::builder().store(faulty.clone()).turns(turns).quotas(quotas(at_once(1))).begin();
+        let new = NewRun { client_tools: vec![client_tool("pick")], session, ..keyed() };
+        let (tenant, run) = (new.tenant.clone(), new.id.clone());
+        let waits = outcome(&watch(agent.start(new, None).await.unwrap()).await);
+        assert_eq!(waits.status(), RunStatus::RequiresAction);
+        let own = keys::live_entry(agent.replica().id(), &run);
+        let registers =
+            move |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if *key == own));
+        faulty.next(registers, Fate::Fails);
+        let since = Instant::now();
+        let refused = agent.runs().cancel(&tenant, &run).await;
+        assert!(faulty.has_struck() && matches!(refused, Err(LookupError::Store(_))), "{refused:?}");
+        let other = agent.start(keyed(), None).await.unwrap();
+        let cancelled = agent.runs().cancel(&tenant, &run).await.unwrap();
+        assert_eq!(cancelled.head.status, RunStatus::Cancelled);
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        watch(other).await;
+    }
 }

@@ -4,6 +4,7 @@ mod echo;
 mod requests;
 mod scripted;
 mod team;
+mod told;
 mod windowed;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub(crate) use self::echo::Echo;
 pub(super) use self::requests::{client_tool, request, request_with, with_options};
 pub(crate) use self::scripted::{Say, Scripted};
 pub(super) use self::team::{Does, Member, Team, said, team};
+pub(crate) use self::told::tell_to_stop;
 pub(super) use self::windowed::{Flushes, Summaries, Windowed};
 use crate::agent::catalog::Upstream;
 use crate::agent::error::StartError;

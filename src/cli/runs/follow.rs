@@ -16,7 +16,7 @@ use super::super::screen::Screen;
 use super::super::story::{Detail, Event, Story, Told};
 use super::super::text::{clean_json, line};
 use super::patience::{Came, Patience};
-use super::shared::{Named, about, code_of, failure, read};
+use super::shared::{Named, code_of, failure, read};
 
 /// The server sends something every 15 s. A connection that is silent for longer is broken.
 const MOST_SILENT: Duration = Duration::from_secs(40);
@@ -109,7 +109,9 @@ impl Following<'_> {
 
     /// Follows until the connection ends.
     async fn connection(&mut self) -> Result<Broken, RequestError> {
-        let request = about(&self.client, Method::GET, &self.follow.named.id, &["events"]);
+        // As JSON, events are shown that the agent's setting shows.
+        let shown: &[_] = if self.follow.json { &[] } else { &[("delegate_events", "true")] };
+        let request = self.client.request(Method::GET, &["v1", "runs", &self.follow.named.id, "events"], shown);
         let request = request.header("accept", EVENT_STREAM).header("last-event-id", self.last);
         let answered = timeout(MOST_SILENT, self.client.send(request)).await;
         let mut response = answered.map_err(|_| self.silent())??;

@@ -78,3 +78,29 @@ async fn a_request_cannot_loosen_how_approvals_are_asked_for() {
         assert!(matches!(refused, StartError::Invalid { field: Field::Member(named), .. } if named == member));
     }
 }
+
+/// Chats send all decisions of a step with each of them, also those that another has to agree with.
+#[tokio::test(start_paused = true)]
+async fn what_a_chat_repeats_of_its_approvals_is_left_out_while_others_must_agree() {
+    let approval = ApprovalTerms { needed: 2, ..ApprovalTerms::default() };
+    let turns = vec![Say::Calls("", vec![("echo", ONE), ("echo", TWO)]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().echo(Effect::Write).turns(turns).approval(approval).begin();
+    let (run, waits) = waiting(&agent, asking()).await;
+    let ids: Vec<_> = calls(&waits).into_iter().map(|call| call.id).collect();
+    let by = |key: &str, calls: usize| {
+        let approvals = ids[..calls].iter().map(approve).collect();
+        NewRun { key_name: Some(key.into()), repeats: true, ..deciding(&run, approvals) }
+    };
+    for calls in [1, 2] {
+        let told = outcome(&watch(agent.start(by("ops-1", calls), None).await.unwrap()).await);
+        assert_eq!((told.reason, agent.journal.lock().len()), (StopReason::Approval, 0), "{calls}");
+    }
+    let again = agent.start(by("ops-1", 2), None).await.err().unwrap();
+    assert!(matches!(again, StartError::Approval(ApprovalError::Decided(_))), "nothing is new: {again}");
+    let denied = CallApproval { decision: ApprovalDecision::Deny, ..approve(&ids[0]) };
+    let other = NewRun { approvals: vec![denied, approve(&ids[1])], ..by("ops-1", 2) };
+    let told = outcome(&watch(agent.start(other, None).await.unwrap()).await);
+    assert_eq!(told.required_calls.len(), 1, "who changes its mind says something new: {told:?}");
+    let records = watch(agent.start(by("ops-2", 2), None).await.unwrap()).await;
+    assert_eq!((outcome(&records).reason, agent.journal.lock().join(",")), (StopReason::Done, TWO.to_owned()));
+}

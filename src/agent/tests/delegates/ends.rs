@@ -9,6 +9,7 @@ use crate::agent::ledger::keys;
 use crate::agent::limits::places::{MOST_LIVE, taken};
 use crate::agent::machine::tests::spec;
 use crate::agent::ownership::registry::Registration;
+use crate::agent::tests::link::Link;
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
 use crate::types::{RunSpec, SessionId, Used};
@@ -190,4 +191,28 @@ async fn a_run_that_another_waits_for_is_begun_once_there_is_memory() {
     others.count(0);
     let (begun, _) = begins(&agent, parent, "worker").await;
     assert!(matches!(begun, Begun::Live), "{begun:?}");
+}
+
+/// What the tree took cannot be settled: whoever tries again finds that nobody holds the run.
+#[tokio::test(start_paused = true)]
+async fn a_run_of_a_tree_that_the_store_did_not_let_end_is_ended_at_the_next_try() {
+    let store = memory();
+    let link = Link::to(&store);
+    let (model, mut members) = hanging();
+    let boss = members.remove(0);
+    members.push(Member::new("boss", move |config| {
+        (boss.change)(config);
+        config.limits.token_budget = Some(100_000);
+    }));
+    let agent = team(&(link.clone() as Arc<dyn Store>), &model, members, Quotas::default());
+    let root = agent.admission().start(asks("boss"), None).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let head = runs(&agent).await.into_iter().find(|head| head.id == root).unwrap();
+    assert_eq!(head.status, RunStatus::RequiresAction);
+    link.cut_off(keys::tree_partition(&tenant(), &root));
+    let refused = agent.rooms.launcher.stop(&tenant(), &head).await;
+    assert!(refused.is_err(), "{refused:?}");
+    link.cut(false);
+    assert!(agent.rooms.launcher.stop(&tenant(), &head).await.unwrap(), "nobody holds its lease");
+    assert_eq!(status(&agent, &root).await, RunStatus::Cancelled);
 }

@@ -1,6 +1,8 @@
 //! Calls that the client makes.
 
 use super::*;
+use crate::agent::tests::support::tell_to_stop;
+use crate::types::RunId;
 
 fn weather() -> Value {
     json!({
@@ -244,4 +246,19 @@ async fn what_is_continued_is_counted() {
     let server_of_tools = json!([{"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:1"}]);
     let (status, refused) = count(&with(ask("Hi"), &json!({"tools": server_of_tools}))).await;
     assert_eq!((status.as_u16(), &refused["error"]["param"]), (400, &json!("tools")), "{refused}");
+}
+
+/// What a replica leaves that dies between telling a waiting run to stop and recording its end.
+#[tokio::test]
+async fn a_call_of_a_run_that_was_told_to_stop_is_waited_for_no_more() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let server = Server::over(store.clone(), calling(vec![Say::Text(&["So be it."])]));
+    let first = server.ok(&with(ask("Weather?"), &json!({"tools": [weather()]}))).await;
+    let next = with(ask("Never mind."), &json!({"previous_response_id": first["id"]}));
+    assert_eq!(server.refused(&next).await.1, "invalid_value", "the run waits for the output");
+    tell_to_stop(&store, &RunId::parse(first["agent"]["run_id"].as_str().unwrap()).unwrap()).await;
+    let second = server.ok(&next).await;
+    assert_ne!(second["agent"]["run_id"], first["agent"]["run_id"]);
+    let roles: Vec<_> = server.asked().into_iter().map(|(role, _)| role).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "user"], "the call is closed");
 }
