@@ -235,7 +235,9 @@ impl From<ApprovalError> for ApiError {
         let message = error.to_string();
         match error {
             ApprovalError::NoSuchCall(..) => Self::new(ErrorCode::CallNotFound, message),
-            ApprovalError::Decided(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
+            ApprovalError::Decided(_) | ApprovalError::AwaitsOthers(_) => {
+                Self::new(ErrorCode::RunNotWaiting, message).permanent()
+            }
             ApprovalError::Expired(_) => Self::new(ErrorCode::ApprovalExpired, message),
             ApprovalError::OtherArguments(_) => Self::new(ErrorCode::VersionConflict, message).permanent(),
             ApprovalError::MayNotApprove(_) => Self::new(ErrorCode::Forbidden, message).permanent(),

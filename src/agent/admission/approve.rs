@@ -84,7 +84,7 @@ impl Decider<'_> {
         let before = self.run.approved_by(&request.call.id);
         if is_approved && terms.needed > 1 {
             if before.contains(&self.new.key_name) {
-                return Err(ApprovalError::Decided(request.call.id.clone()).into());
+                return Err(ApprovalError::AwaitsOthers(request.call.id.clone()).into());
             }
             if asked.arguments.is_some() || asked.result.is_some() {
                 let member = if asked.arguments.is_some() { "arguments" } else { "result" };

@@ -11,6 +11,9 @@ pub enum ApprovalError {
     /// The call is decided, or needs no approval.
     #[error("the call {0} waits for no approval: it was decided before, needs none, or is the client's to answer")]
     Decided(CallId),
+    /// The caller has approved the call, which waits for others.
+    #[error("this key has approved the call {0} already: it waits for the approval of another key")]
+    AwaitsOthers(CallId),
     /// The call was approved too late.
     #[error("the call {0} is no longer to be approved: its time is up, and it is denied")]
     Expired(CallId),

@@ -381,7 +381,7 @@ async fn several_must_approve_where_the_agent_says_so_and_never_the_one_who_aske
     let first = outcome(&watch(agent.start(by("ops-1"), None).await.unwrap()).await);
     assert_eq!((first.reason, agent.journal.lock().len()), (StopReason::Approval, 0), "one is not enough");
     let again = agent.start(by("ops-1"), None).await.err().unwrap();
-    assert!(matches!(again, StartError::Approval(ApprovalError::Decided(_))), "{again}");
+    assert!(matches!(again, StartError::Approval(ApprovalError::AwaitsOthers(_))), "{again}");
     let records = watch(agent.start(by("ops-2"), None).await.unwrap()).await;
     let end = outcome(&records);
     assert_eq!((end.reason, agent.journal.lock().len()), (StopReason::Done, 1));

@@ -96,7 +96,7 @@ async fn what_a_chat_repeats_of_its_approvals_is_left_out_while_others_must_agre
         assert_eq!((told.reason, agent.journal.lock().len()), (StopReason::Approval, 0), "{calls}");
     }
     let again = agent.start(by("ops-1", 2), None).await.err().unwrap();
-    assert!(matches!(again, StartError::Approval(ApprovalError::Decided(_))), "nothing is new: {again}");
+    assert!(matches!(again, StartError::Approval(ApprovalError::AwaitsOthers(_))), "nothing is new: {again}");
     let denied = CallApproval { decision: ApprovalDecision::Deny, ..approve(&ids[0]) };
     let other = NewRun { approvals: vec![denied, approve(&ids[1])], ..by("ops-1", 2) };
     let told = outcome(&watch(agent.start(other, None).await.unwrap()).await);
