@@ -25,7 +25,7 @@ impl Story {
 
     /// What is to be shown of this event, in order.
     pub(super) fn tell(&mut self, event: &Event) -> Vec<Told> {
-        if let Some(inner) = &event.event {
+        if let Some(inner) = &event.inner {
             return self.below.tell(event, inner, self.own.detail);
         }
         if self.below.is_waited_for(event) {

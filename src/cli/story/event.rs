@@ -75,7 +75,8 @@ pub(in crate::cli) struct Event {
     pub(super) status: String,
     pub(super) stop_reason: Option<String>,
     pub(super) tree: Option<Tree>,
-    pub(super) event: Option<Box<Event>>,
+    #[serde(rename = "event")]
+    pub(super) inner: Option<Box<Event>>,
     pub(super) error: Option<ErrorText>,
     #[serde(default)]
     pub(super) choices: Vec<Choice>,
