@@ -173,6 +173,7 @@ async fn a_message_that_could_not_be_told_on_is_told_to_the_client_that_asks_aga
     one.kill9().await;
     let told = crate::support::sse::read_to(&mut second, "cannot take it back").await;
     assert!(told.contains("event: error"), "{told}");
+    tokio::time::sleep(PAUSE).await;
     let (run, answer) = send(&other, ENDPOINTS[1], &body).await;
     assert!(answer.contains("Whole.") && !answer.contains("Half"), "{answer}");
     assert_eq!(runs(&other).await, BTreeSet::from([run]));

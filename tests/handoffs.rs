@@ -73,6 +73,10 @@ async fn a_stream_goes_on_as_the_other_agent_and_says_so_once() {
     upstream.then(Reply::says("Still 42."));
     let session = server.get("/v1/sessions/s").await.ok();
     assert_eq!((&session["agent"], &session["last_run"]["agent"]), (&json!("billing"), &json!("billing")));
+    let listed = async |agent: &str| {
+        server.get(&format!("/v1/sessions?agent={agent}")).await.ok()["data"].as_array().map(Vec::len)
+    };
+    assert_eq!((listed("billing").await, listed("front").await), (Some(1), Some(0)));
     let next = json!({"messages": [{"role": "user", "content": "Sure?"}], "agent": {"session_id": "s"}});
     server.post("/v1/agent/completions", &next).await.ok();
     let again = upstream.requests().pop().expect("it was asked");

@@ -143,12 +143,18 @@ async fn a_model_call_that_failed_and_is_repeated_is_a_line_of_the_log_with_its_
 /// They come every second, from each proxy.
 #[tokio::test]
 async fn probes_that_succeed_do_not_fill_the_log() {
-    let server = TestServer::start("[upstreams.demo]\nkind = \"demo\"\n").await;
+    let config = "[server]\ndrain_delay = \"10s\"\n[upstreams.demo]\nkind = \"demo\"\n";
+    let server = TestServer::start(config).await;
     for path in ["/readyz", "/healthz", "/metrics", "/v1/models"] {
         server.respond(server.request(reqwest::Method::GET, path)).await;
     }
-    let log = server.logged("/v1/models").await;
+    server.logged("/v1/models").await;
+    let log = server.output();
     for path in ["/readyz", "/healthz", "/metrics"] {
         assert!(!log.contains(path), "{path}: {log}");
     }
+    server.sigterm();
+    server.logged("draining").await;
+    server.respond(server.request(reqwest::Method::GET, "/readyz")).await;
+    assert!(server.logged("/readyz").await.contains("503"), "one that fails is told");
 }

@@ -30,6 +30,8 @@ pub struct LogFields {
     pub route: Option<MatchedPath>,
     /// Whether it is no failure though its status says so: a probe of a replica that shuts down.
     pub is_planned: bool,
+    /// Whether it comes again and again, every few seconds: a probe, or a reading of the metrics.
+    pub is_routine: bool,
 }
 
 impl LogFields {

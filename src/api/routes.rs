@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
@@ -11,6 +11,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::api::auth::Caller;
+use crate::api::log_fields::LogFields;
 use crate::api::state::Api;
 use crate::api::wire::messages::error::MessagesErrorBody;
 use crate::api::wire::openai_error::ErrorBody;
@@ -74,23 +75,39 @@ pub fn routes(guard: impl Fn(Router<Api>) -> Router<Api>) -> Router<Api> {
         .route("/v1/responses/compact", any(unknown_route));
     let in_shape = axum::middleware::from_fn(messages::refusals::in_shape);
     let of_anthropic = guard(router(of_anthropic())).layer(in_shape);
-    guard(guarded).merge(of_anthropic).merge(router(open()))
+    let probes = router(probes()).layer(axum::middleware::map_response(routine));
+    guard(guarded).merge(of_anthropic).merge(probes).merge(router(open()))
+}
+
+/// Marks what comes every few seconds.
+async fn routine(mut response: Response) -> Response {
+    LogFields::of(&mut response).is_routine = true;
+    response
 }
 
 /// What handlers and types say of the routes.
 pub fn describe() -> Document {
     let mut guarded = table(guarded()).merge(table(of_anthropic()));
     description::guard(guarded.get_openapi_mut());
-    OpenApiRouter::with_openapi(Description::openapi()).merge(guarded).merge(table(open())).into_openapi()
+    OpenApiRouter::with_openapi(Description::openapi())
+        .merge(guarded)
+        .merge(table(probes()))
+        .merge(table(open()))
+        .into_openapi()
+}
+
+fn probes() -> Vec<Row> {
+    vec![
+        row!("/healthz", get health::healthz),
+        row!("/readyz", get health::readyz),
+        // It asks for a key itself, if it is to.
+        row!("/metrics", get metrics::metrics),
+    ]
 }
 
 fn open() -> Vec<Row> {
     vec![
         row!("/", get index::index),
-        row!("/healthz", get health::healthz),
-        row!("/readyz", get health::readyz),
-        // It asks for a key itself, if it is to.
-        row!("/metrics", get metrics::metrics),
         // It asks for the token of a call.
         row!("/v1/tool-results/{call_id}", post tool_results::answer),
     ]

@@ -180,12 +180,11 @@ async fn show(client: &Client, mut response: reqwest::Response) -> Result<(), Fa
             if let Some(message) = event.stream_error() {
                 return Err(Failure::new(message));
             }
-            for told in story.tell(&event) {
-                screen.show(&told);
-                if let Told::End { status, error, .. } = told {
-                    ended = Some((code_of(&status), error));
-                }
+            let told = story.tell(&event);
+            for told in &told {
+                screen.show(told);
             }
+            ended = ending(&told);
         }
     }
     match ended {
@@ -196,9 +195,31 @@ async fn show(client: &Client, mut response: reqwest::Response) -> Result<(), Fa
     }
 }
 
+/// The exit code and the error of a run that ends here. It need not be the run's last event: a run that waited may go on.
+fn ending(told: &[Told]) -> Option<(u8, Option<String>)> {
+    told.iter().find_map(|told| match told {
+        Told::End { status, error, .. } => Some((code_of(status), error.clone())),
+        Told::Text(_) | Told::Note(_) => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_after_it_waited_has_not_ended() {
+        let mut story = Story::new(Detail::Answer);
+        let mut ended = |event: serde_json::Value| ending(&story.tell(&serde_json::from_value(event).unwrap()));
+        let end = |status: &str| {
+            serde_json::json!({"type": "run.requires_action", "agent": {"status": status, "stop_reason": "approval",
+                "run_id": "r", "iterations": 1, "tool_calls": 0, "cost_usd": 0}})
+        };
+        assert_eq!(ended(end("requires_action")), Some((6, None)));
+        assert_eq!(ended(serde_json::json!({"type": "run.resumed", "run_id": "r"})), None);
+        assert_eq!(ended(end("completed")), Some((0, None)));
+        assert_eq!(ended(serde_json::json!({"choices": [{"delta": {"content": "More."}}]})), None);
+    }
 
     #[test]
     fn models_that_do_not_converse_are_known_by_their_names() {

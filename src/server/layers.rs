@@ -85,7 +85,8 @@ fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
     let unknown = LogFields::default();
     let fields = response.extensions().get().unwrap_or(&unknown);
-    let LogFields { tenant, key, token, trace_id, code, model, tokens, cost_usd, route, is_planned } = fields;
+    let LogFields { tenant, key, token, trace_id, code, model, tokens, cost_usd, route: _, is_planned, is_routine } =
+        fields;
     let tenant = tenant.as_ref().map(field::display);
     macro_rules! line {
         ($level:ident) => {
@@ -94,10 +95,9 @@ fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
             )
         };
     }
-    let is_asked_often = matches!(route.as_ref().map(MatchedPath::as_str), Some("/healthz" | "/readyz" | "/metrics"));
     if response.status().is_server_error() && !is_planned {
         line!(warn);
-    } else if is_asked_often && response.status().is_success() {
+    } else if *is_routine && response.status().is_success() {
         line!(debug);
     } else {
         line!(info);

@@ -130,8 +130,9 @@ impl Session {
     }
 
     /// Notes what its newest run is: as which agent and model it runs, and for whom, if it says so.
-    pub fn ran_as(&mut self, agent: &str, model: &str, user: Option<&str>) {
-        self.last_run = Some(Box::new(LastRun { agent: agent.to_owned(), model: model.to_owned() }));
+    pub fn ran_as(&mut self, id: &RunId, (agent, model): (&str, &str), user: Option<&str>) {
+        self.last_run =
+            Some(Box::new(LastRun { id: Some(id.clone()), agent: agent.to_owned(), model: model.to_owned() }));
         if let Some(user) = user {
             self.user = Some(user.to_owned());
         }
@@ -178,7 +179,10 @@ impl Session {
 /// What the newest run of a session runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// The agent.
+    /// Its id. What an earlier version stored has none.
+    #[serde(default)]
+    pub id: Option<RunId>,
+    /// The agent; after a handoff that which went on with it.
     pub agent: String,
     /// The upstream and its model that it began with, with a slash between them.
     pub model: String,

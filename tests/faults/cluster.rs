@@ -1,5 +1,6 @@
 //! Several replicas on one store, and the runs that they serve.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -23,6 +24,8 @@ pub(super) struct TestCluster {
     pub(super) forgotten: Vec<Window>,
     /// Whether every driver that called a model could record what came of it.
     pub(super) drivers_stayed: bool,
+    /// How many requests with messages each run took, by its id.
+    pub(super) steered: BTreeMap<String, usize>,
     /// What replicas counted, where it is compared.
     counted: Vec<Life>,
     /// Whether the key of all clients has a budget.
@@ -81,6 +84,7 @@ impl TestCluster {
             seed,
             forgotten: Vec::new(),
             drivers_stayed: false,
+            steered: BTreeMap::new(),
             counted: Vec::new(),
             has_budget: true,
             store,
@@ -121,6 +125,7 @@ impl TestCluster {
         evidence.forgotten.clone_from(&self.forgotten);
         evidence.counted.clone_from(&self.counted);
         evidence.drivers_stayed = self.drivers_stayed;
+        evidence.steered.clone_from(&self.steered);
         if self.has_budget {
             evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
         }

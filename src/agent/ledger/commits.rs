@@ -111,7 +111,7 @@ pub fn create(
     if let Some(id) = &spec.session {
         let Versioned { mut session, version } = session.unwrap_or_else(|| Versioned::new(id));
         if !spec.compacts {
-            session.ran_as(&head.agent, &head.called_model, head.user.as_deref());
+            session.ran_as(&spec.id, (&head.agent, &head.called_model), head.user.as_deref());
         }
         match turn {
             Turn::Queued => session.queue.push(spec.id.clone()),

@@ -100,7 +100,7 @@ impl Limits {
     }
 
     /// The account of a run that is resumed, whose steps are to be charged as `charges` say: its slot is kept, and the
-    /// reservation that another driver left is settled.
+    /// reservation that another driver left is settled. If that fails, the slot stays only if the run had it before.
     pub(in crate::agent) async fn open_account(
         &self,
         spec: &RunSpec,
@@ -108,8 +108,15 @@ impl Limits {
         quotas: &Quotas,
     ) -> Result<Option<Box<Account>>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
-        account.keep_slot().await?;
-        account.settle_left(charges).await?;
+        let opened = match account.keep_slot().await {
+            Ok(()) => account.settle_left(charges).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
+            // It may have one of two. What the run had before stays: another driver goes on with it.
+            Box::pin(account.return_new_slot()).await;
+            return Err(error);
+        }
         Ok(Some(Box::new(account)))
     }
 }

@@ -8,19 +8,22 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::quota::{keyed, quotas, runs as at_once};
+use super::quota::{count, keyed, partition, quotas, runs as at_once, tokens};
 use super::replicas::{replica, shared};
 use super::support::{Echo, Say, TestAgent, client_tool, outcome, request, request_with, watch};
 use crate::agent::error::LookupError;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
+use crate::agent::limits::holds::Hold;
 use crate::agent::{LimitsPatch, NewRun, RulesPatch};
+use crate::config::{QuotaConfig, ShareConfig};
 use crate::store::faulty::{Fate, Faulty};
-use crate::store::{Tx, Write};
+use crate::store::{Store, Tx, Write};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::rules::{LoopRules, ToolErrors};
 use crate::types::run::{OnConflict, OnLimit};
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Effect, Event, Record, RunStatus, SessionId, StopReason, Tenant, ToolOutcome};
+use crate::types::{CallId, Effect, Event, Record, RunId, RunStatus, SessionId, StopReason, Tenant, ToolOutcome};
 
 /// Fails after a second.
 #[derive(Debug)]
@@ -247,5 +250,42 @@ async fn a_waiting_run_that_the_store_did_not_let_end_is_ended_at_the_next_try()
         assert_eq!(cancelled.head.status, RunStatus::Cancelled);
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
         watch(other).await;
+    }
+}
+
+/// Neither does one whose account could not be opened wholly: what it has of it is given back at once.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_whose_account_cannot_be_opened_holds_no_slot() {
+    type Meant = fn(&Tx, &RunId) -> bool;
+    let settles: Meant = |tx, run| {
+        let left = keys::reserved(run, 1);
+        tx.writes.iter().any(|write| matches!(write, Write::Delete { key } if *key == left))
+    };
+    let takes_the_second_slot: Meant = |tx, _| tx.partition == keys::shares_partition(&Tenant::default_tenant());
+    for meant in [settles, takes_the_second_slot] {
+        let faulty = Faulty::memory();
+        let store: Arc<dyn Store> = faulty.clone();
+        let turns = vec![Say::Calls("", vec![("pick", "{}")]), Say::Text(&["done"])];
+        let quota = QuotaConfig { max_concurrent_runs: Some(1), ..tokens(1_000_000) };
+        let shared = ShareConfig { max_concurrent_runs: Some(1), ..ShareConfig::default() };
+        let builder = TestAgent::builder().store(store.clone()).turns(turns);
+        let agent = builder.quotas(quotas(quota)).shared(shared).begin();
+        let new = NewRun { client_tools: vec![client_tool("pick")], ..keyed() };
+        let (tenant, run) = (new.tenant.clone(), new.id.clone());
+        let waits = outcome(&watch(agent.start(new, None).await.unwrap()).await);
+        assert_eq!(waits.status(), RunStatus::RequiresAction);
+        // What a driver that came late has left reserved.
+        let left = Tx::new(partition()).put_at(keys::reserved(&run, 1), 0, encode(&Vec::<Hold>::new()), None);
+        store.commit(left).await.unwrap();
+        let of = run.clone();
+        faulty.next(move |tx| meant(tx, &of), Fate::Fails);
+        let refused = agent.runs().cancel(&tenant, &run).await;
+        assert!(faulty.has_struck() && matches!(refused, Err(LookupError::Store(_))), "{refused:?}");
+        assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+        let other = agent.start(keyed(), None).await.unwrap();
+        let cancelled = agent.runs().cancel(&tenant, &run).await.unwrap();
+        assert_eq!(cancelled.head.status, RunStatus::Cancelled);
+        watch(other).await;
+        assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     }
 }

@@ -80,7 +80,7 @@ pub struct LastRunObject {
 }
 
 impl From<&LastRun> for LastRunObject {
-    fn from(LastRun { agent, model }: &LastRun) -> Self {
+    fn from(LastRun { id: _, agent, model }: &LastRun) -> Self {
         Self { agent: agent.clone(), model: model.clone() }
     }
 }

@@ -5,6 +5,7 @@
 //! and gets its own once it is synced, so that what has such a name is whole.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::copy::{CopyError, Copying};
@@ -26,9 +28,9 @@ const PARTIAL: &str = "partial";
 const LOCK: &str = "lock";
 
 /// How the directories of copies are named, in UTC. Their order is that of their times.
-const NAMES: &str = "%Y-%m-%dT%H-%M-%S%.3fZ";
+pub(super) const NAMES: &str = "%Y-%m-%dT%H-%M-%S%.3fZ";
 
-/// The longest pause after a copy that could not be made.
+/// The longest pause after a copy that could not be made, or a directory that is another store's.
 const RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// The thread that makes copies. Dropping it ends it.
@@ -41,11 +43,12 @@ pub(super) struct Backups {
 }
 
 impl Backups {
-    /// Begins to make copies, the first once one is due. `None` if there is no thread for it.
+    /// Begins to make copies, the first once one is due: from now on the directory of copies is this store's own. `None` if
+    /// there is no thread for it.
     pub(super) fn begin(config: BackupConfig, shared: Arc<Shared>) -> Option<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         let (wake, woken) = channel();
-        let mut job = Job { config, shared, stopped: stopped.clone(), lock: None };
+        let job = Job { config, shared, stopped: stopped.clone() };
         let thread = Builder::new().name("backup".into()).spawn(move || job.run(&woken));
         let thread = thread.inspect_err(|error| tracing::error!(%error, "the thread of backups cannot be started"));
         Some(Self { stopped, wake: Some(wake), thread: Some(thread.ok()?) })
@@ -71,12 +74,12 @@ struct Job {
     config: BackupConfig,
     shared: Arc<Shared>,
     stopped: Arc<AtomicBool>,
-    /// Held from the first copy on.
-    lock: Option<File>,
 }
 
 impl Job {
-    fn run(&mut self, woken: &Receiver<()>) {
+    fn run(&self, woken: &Receiver<()>) {
+        // Held until the thread ends, also while no copy is due: another store would remove what this one has made.
+        let Some(_lock) = self.own(woken) else { return };
         let mut pause = until_due(&self.config, Timestamp::now());
         while let Err(RecvTimeoutError::Timeout) = woken.recv_timeout(pause) {
             if self.stopped.load(Ordering::Relaxed) {
@@ -89,8 +92,30 @@ impl Job {
         }
     }
 
+    /// Makes the directory of copies this store's own, as soon as it is no other's. `None` if the store closes before that.
+    fn own(&self, woken: &Receiver<()>) -> Option<File> {
+        let pause = self.config.every.min(RETRY_AFTER);
+        while !self.stopped.load(Ordering::Relaxed) {
+            match lock(&self.config.directory) {
+                Ok(lock) => return Some(lock),
+                Err(error) => self.complain(&error),
+            }
+            match woken.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
+    }
+
+    /// Says that there is no copy.
+    fn complain(&self, error: &CopyError) {
+        let directory = self.config.directory.display();
+        tracing::error!(%directory, %error, "the store could not be backed up");
+    }
+
     /// Makes a copy and removes those that are too many. Says whether it did.
-    fn back_up(&mut self) -> bool {
+    fn back_up(&self) -> bool {
         let begun = Instant::now();
         match self.make() {
             Ok((directory, bytes)) => {
@@ -101,18 +126,14 @@ impl Job {
             }
             Err(_) if self.stopped.load(Ordering::Relaxed) => false,
             Err(error) => {
-                let directory = self.config.directory.display();
-                tracing::error!(%directory, %error, "the store could not be backed up");
+                self.complain(&error);
                 false
             }
         }
     }
 
-    fn make(&mut self) -> Result<(PathBuf, u64), CopyError> {
+    fn make(&self) -> Result<(PathBuf, u64), CopyError> {
         let directory = &self.config.directory;
-        if self.lock.is_none() {
-            self.lock = Some(lock(directory)?);
-        }
         let partial = directory.join(PARTIAL);
         if partial.exists() {
             fs::remove_dir_all(&partial)?;
@@ -137,15 +158,26 @@ impl Job {
     }
 }
 
-/// Makes a directory of copies this store's own, as long as its process lives.
-fn lock(directory: &Path) -> Result<File, CopyError> {
+/// Makes a directory, and its copies this store's own for as long as the file is open. Where there are no locks, nothing is kept
+/// from others, and the log says so.
+pub(super) fn lock(directory: &Path) -> Result<File, CopyError> {
     fs::create_dir_all(directory)?;
     let file = File::options().write(true).create(true).truncate(false).open(directory.join(LOCK))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(CopyError::Taken),
+        Err(TryLockError::Error(error)) if has_no_locks(&error) => {
+            let directory = directory.display();
+            tracing::warn!(%directory, %error, "the directory of backups cannot be locked: no other server may use it");
+            Ok(file)
+        }
         Err(TryLockError::Error(error)) => Err(error.into()),
     }
+}
+
+/// Whether a file could not be locked because its file system has no locks.
+pub(super) fn has_no_locks(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())
 }
 
 /// How long it is until the next copy is due. An earlier process may have made the newest one.
@@ -161,7 +193,7 @@ pub(super) fn until_due(config: &BackupConfig, now: Timestamp) -> Duration {
 }
 
 /// The names of the whole copies in a directory, the oldest first.
-fn copies(directory: &Path) -> std::io::Result<Vec<String>> {
+fn copies(directory: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut copies: Vec<String> = names.filter(|name| time_of(name).is_some()).collect();
     copies.sort_unstable();

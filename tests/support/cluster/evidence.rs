@@ -44,6 +44,10 @@ pub(crate) struct Evidence {
     /// the store for as long as its leases last.
     #[serde(default)]
     pub(crate) drivers_stayed: bool,
+    /// How many requests with messages each run took while it was live, by its id. One that was about to end then calls its
+    /// model once more.
+    #[serde(default)]
+    pub(crate) steered: BTreeMap<String, usize>,
     /// What replicas counted, where it is compared.
     #[serde(default)]
     pub(crate) counted: Vec<Life>,

@@ -21,7 +21,7 @@ const WORTH: u64 = 95;
 const TARGET: (u64, u64) = (2, 3);
 
 /// About how many tokens a note has that stands for messages which are left out.
-const NOTE_TOKENS: u64 = 80;
+pub(super) const NOTE_TOKENS: u64 = 80;
 
 /// What is known of a conversation that is too long.
 #[derive(Debug)]
@@ -115,16 +115,9 @@ impl<'a> Subject<'a> {
         if self.given.early {
             return self.replaced_early(summary_tokens);
         }
-        let covered = usize::try_from(self.view.covers).unwrap_or(usize::MAX);
-        let weights = self.weights(&self.view);
-        let cuts = places(self.numbered(), covered, self.given.rules.keep_last as usize).into_iter().map(|covers| {
-            let kept = self.kept(covers, &weights);
-            let shown =
-                weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
-            (Cut { covers, kept }, self.in_tokens(shown) + summary_tokens)
-        });
         let mut best: Option<(Cut, u64)> = None;
-        for (cut, after) in cuts {
+        for (cut, shown) in self.cuts() {
+            let after = shown + summary_tokens;
             if best.as_ref().is_none_or(|(_, least)| after < *least) {
                 best = Some((cut, after));
             }
@@ -139,25 +132,41 @@ impl<'a> Subject<'a> {
     /// The same of a conversation that is not too long: all but the newest that are always kept. A summary is taken to have a quarter
     /// of what it is of at most.
     fn replaced_early(&self, summary_tokens: u64) -> Option<Replaced<'a>> {
-        let (covered, weights) = (usize::try_from(self.view.covers).unwrap_or(usize::MAX), self.weights(&self.view));
-        let at = places(self.numbered(), covered, self.given.rules.keep_last as usize);
         let least = self.given.messages.len().saturating_sub(self.given.rules.keep_last as usize);
-        at.into_iter().filter(|covers| *covers <= least).find_map(|covers| {
-            let kept = self.kept(covers, &weights);
-            let shown =
-                weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
-            let after = self.in_tokens(shown);
-            let summary = summary_tokens.min(self.given.tokens.saturating_sub(after) / 4);
-            self.is_worth(after + summary).then(|| self.of_cut(Cut { covers, kept }))
+        self.cuts().into_iter().filter(|(cut, _)| cut.covers <= least).find_map(|(cut, shown)| {
+            let summary = summary_tokens.min(self.given.tokens.saturating_sub(shown) / 4);
+            self.is_worth(shown + summary).then(|| self.of_cut(cut))
         })
     }
 
-    /// The same where a note replaces them, which has the summary before it as long as the conversation fits with that.
+    /// Where the conversation may be cut so that fewer and fewer messages are left, and how many tokens those have.
+    fn cuts(&self) -> Vec<(Cut, u64)> {
+        let covered = usize::try_from(self.view.covers).unwrap_or(usize::MAX);
+        let weights = self.weights(&self.view);
+        let cut = |covers: usize| {
+            let kept = self.kept(covers, &weights);
+            let shown =
+                weights[covers..].iter().sum::<usize>() + kept.iter().map(|place| weights[*place]).sum::<usize>();
+            (Cut { covers, kept }, self.in_tokens(shown))
+        };
+        places(self.numbered(), covered, self.given.rules.keep_last as usize).into_iter().map(cut).collect()
+    }
+
+    /// Which messages a note is to replace. It has the summary before it, and as many of the newest messages stay as fit beside that.
+    /// Where even the fewest do not, the summary goes, and no message goes for it.
     #[must_use]
     pub fn left_out(&self) -> Option<Replaced<'a>> {
-        let text = self.earlier().map_or(0, str::len);
-        let with_text = self.replaced(NOTE_TOKENS + self.in_tokens(text).saturating_sub(self.in_tokens(0)));
-        with_text.or_else(|| self.replaced(NOTE_TOKENS).filter(|_| !self.given.early))
+        let text = self.earlier().unwrap_or_default();
+        if self.given.early {
+            return self.replaced(NOTE_TOKENS + self.in_tokens(text.len()).saturating_sub(self.in_tokens(0)));
+        }
+        if text.is_empty() {
+            return self.replaced(NOTE_TOKENS);
+        }
+        let noted = |cut: &Cut| self.compacted(cut, Method::Truncate, text.to_owned());
+        let fits = |cut: &Cut| noted(cut).is_some_and(|noted| noted.after_tokens <= self.given.most);
+        let with_text = self.cuts().into_iter().map(|(cut, _)| cut).find(fits);
+        with_text.map(|cut| self.of_cut(cut)).or_else(|| self.replaced(NOTE_TOKENS))
     }
 
     /// What is replaced by this cut.

@@ -1,7 +1,8 @@
 //! Properties of what is shown of a conversation.
 
+mod left_out;
+
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -356,34 +357,4 @@ fn a_summary_says_that_the_conversation_goes_on_and_nothing_in_it_ends_it() {
     );
     let told = said_in(&pair(&Summary { method: Method::Truncate, ..summary }, 3)[0]);
     assert!(told.starts_with(&note) && told.contains("They said") && told.ends_with("</summary>"), "{told}");
-}
-
-/// What a model once made of a conversation stays, though more of it is left out; but not at the price of what does not fit.
-#[test]
-fn leaving_messages_out_keeps_the_summary_of_those_before() {
-    let all = conversation(&vec![Said::Calls(vec![50]); 40]);
-    let rules = ContextRules::default();
-    let told = |words: usize, early: bool| {
-        let summary = Summary { version: 1, method: Method::Llm, text: "It was long ago. ".repeat(words) };
-        let view = View { covers: 20, summary: Some(Arc::new(summary)), ..View::default() };
-        let given = Given {
-            messages: all.iter().collect(),
-            places: Places::default(),
-            view: &view,
-            rules: &rules,
-            beside: 0,
-            tokens: 4_000,
-            most: 3_000,
-            early,
-            step: 1,
-        };
-        let subject = Subject::new(given);
-        let compacted = subject.left_out().and_then(|replaced| subject.truncated(&replaced))?;
-        assert!(compacted.covers > 20 && compacted.summary.version == 2);
-        Some(compacted.summary.text.clone())
-    };
-    assert!(told(10, false).unwrap().starts_with("It was long ago."));
-    assert!(told(10, true).unwrap().starts_with("It was long ago."));
-    assert_eq!(told(2_000, false).as_deref(), Some(""), "it fills the window by itself");
-    assert_eq!(told(2_000, true), None, "nothing is lost where nothing must be");
 }

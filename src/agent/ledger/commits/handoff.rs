@@ -16,8 +16,8 @@ pub fn hand_over(tx: Tx, head: &Head) -> Tx {
 pub(super) fn pass_on(session: &mut Session, spec: &RunSpec) {
     if spec.handoff.before > 0 {
         session.agent = Some(spec.agent.clone());
-        // Beside others it may not be the newest.
-        if let Some(last) = session.last_run.as_deref_mut().filter(|_| session.concurrent_runs.is_empty()) {
+        // Others may be queued behind it, or have begun beside it.
+        if let Some(last) = session.last_run.as_deref_mut().filter(|last| last.id.as_ref() == Some(&spec.id)) {
             last.agent.clone_from(&spec.agent);
         }
     }

@@ -119,6 +119,10 @@ impl State {
 
     fn go_on(&mut self, event: &Event, out: &mut BytesMut) {
         let Some(told) = Told::of(event) else { return };
+        if self.progress == Progress::Voided {
+            self.end_void(&told, out);
+            return;
+        }
         match told {
             Told::Step(step, reserved) => {
                 self.close_text(out);
@@ -134,21 +138,47 @@ impl State {
         }
     }
 
-    /// What was said in a step is void. A stream cannot take it back. Where the driver died, the run goes on all the same.
+    /// What was said in a step is void. A stream cannot take it back. Where the driver died, the run goes on all the same; else
+    /// what follows shows whether it does.
     fn discard(&mut self, step: u32, reason: DiscardReason, out: &mut BytesMut) {
         if self.void.contains(&step) {
             return;
         }
         if self.shown.frames && self.text_out {
-            let message = "What the model said is void, and this stream cannot take it back.";
-            self.write_error(self.kind_of_break(), "provider_error", message, out);
-            let goes_on = reason == DiscardReason::Interrupted;
-            self.progress = if goes_on { Progress::BrokenOff } else { Progress::Ended };
+            match reason {
+                DiscardReason::Interrupted => self.write_void(true, out),
+                DiscardReason::StreamBroke | DiscardReason::EmptyResponse | DiscardReason::NoAnswer => {
+                    self.progress = Progress::Voided;
+                }
+            }
             return;
         }
         self.close_text(out);
         self.blocks.retain(|(of, _)| *of != Some(step));
         self.text_out = false;
+    }
+
+    /// Ends the stream behind text that is void, once it is known whether the run asks the model again.
+    fn end_void(&mut self, told: &Told<'_>, out: &mut BytesMut) {
+        match told {
+            Told::Step(..) => self.write_void(true, out),
+            Told::End(_) => self.write_void(false, out),
+            Told::Thinking(..)
+            | Told::Text(..)
+            | Told::Refusal(..)
+            | Told::Void(..)
+            | Told::Call(_)
+            | Told::Answer(..) => {}
+        }
+    }
+
+    /// Ends the stream with an error. Where the run goes on, the same request joins it, so clients are to repeat it though
+    /// tools were called.
+    fn write_void(&mut self, goes_on: bool, out: &mut BytesMut) {
+        let message = "What the model said is void, and this stream cannot take it back.";
+        let kind = if goes_on { kind_in_stream(true) } else { self.kind_of_break() };
+        self.write_error(kind, "provider_error", message, out);
+        self.progress = if goes_on { Progress::BrokenOff } else { Progress::Ended };
     }
 
     fn begin_call(&mut self, call: &ToolCall, out: &mut BytesMut) {

@@ -67,3 +67,56 @@ fn arguments_that_are_no_object_are_shown_as_one() {
     let records = record(vec![Event::RunStarted, Event::ToolStarted { step: 1, call, effect: Effect::Read }]);
     assert_eq!(whole(&records)["content"][0]["input"], serde_json::json!({"malformed_arguments": "[1"}));
 }
+
+/// A run that may have called a tool before text of it became void.
+fn void_text(has_called: bool, reason: DiscardReason) -> Vec<Event> {
+    let (usage, unconfirmed) = (usage(), Used::default());
+    let called = [
+        Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },
+        Event::ToolFinished { step: 1, call_id: call().id, name: "calculator".into(), outcome: result() },
+    ];
+    let voided = [
+        Event::TextDelta { step: 2, text: "half".into() },
+        Event::StepDiscarded { step: 2, reason, usage, unconfirmed },
+    ];
+    let called = called.into_iter().filter(|_| has_called);
+    std::iter::once(Event::RunStarted).chain(called).chain(voided).collect()
+}
+
+/// The kinds of errors in a stream of these events, whether it has ended, and whether its run goes on.
+fn broken(events: Vec<Event>) -> (Vec<String>, bool, bool) {
+    let (mut encoder, mut out) = (streamed(), BytesMut::new());
+    for record in record(events) {
+        encoder.encode(&record, &mut out);
+    }
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let errors = text.lines().filter_map(|line| line.strip_prefix("data: {\"type\":\"error\",\"error\":{\"type\":\""));
+    let kinds = errors.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect();
+    (kinds, encoder.has_ended(), encoder.has_broken_off())
+}
+
+#[test]
+fn a_stream_whose_text_is_void_is_to_be_asked_for_again_if_its_run_goes_on() {
+    let asks_again = || Event::StepStarted { step: 3, reserved: Reservation::default(), model: None, closing: None };
+    let retryable = || vec!["api_error".to_owned()];
+    for has_called in [false, true] {
+        let interrupted = void_text(has_called, DiscardReason::Interrupted);
+        assert_eq!(broken(interrupted), (retryable(), true, true), "tools were called: {has_called}");
+        for reason in [DiscardReason::StreamBroke, DiscardReason::EmptyResponse] {
+            let mut events = void_text(has_called, reason);
+            assert_eq!(broken(events.clone()), (Vec::new(), false, false), "it may go on or not");
+            events.push(asks_again());
+            assert_eq!(broken(events), (retryable(), true, true), "tools were called: {has_called}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_whose_text_is_void_is_not_to_be_asked_for_again_if_its_run_has_called_tools_and_fails() {
+    for (has_called, kind) in [(false, "api_error"), (true, "invalid_request_error")] {
+        let mut events = void_text(has_called, DiscardReason::StreamBroke);
+        let error = Some(RunError::new(ErrorKind::UpstreamUnavailable, "it broke off"));
+        events.push(Event::RunFinished(Box::new(Outcome { error, ..outcome(StopReason::ProviderError) })));
+        assert_eq!(broken(events), (vec![kind.to_owned()], true, false), "tools were called: {has_called}");
+    }
+}

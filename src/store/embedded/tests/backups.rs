@@ -1,9 +1,13 @@
 //! Copies that are made while the store is in use.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
+
+use jiff::Timestamp;
+use rustix::io::Errno;
 
 use super::*;
+use crate::store::embedded::copy::CopyError;
 use crate::store::embedded::tables;
 
 /// The names in a directory, sorted.
@@ -106,25 +110,53 @@ async fn a_restart_waits_until_the_next_copy_is_due() {
     assert_eq!((due(later), due(earlier)), (Duration::ZERO, SELDOM));
 }
 
-/// Each would remove the other's copies as too many.
+/// Waits until a store holds the directory of copies.
+async fn held(directory: &Path) {
+    let waiting = async {
+        loop {
+            // Before the store has made the file it is not asked for, so that the store's first try finds it free.
+            if directory.join("lock").exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let is_taken = matches!(backup::lock(directory), Err(CopyError::Taken));
+                if is_taken {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("the directory is held");
+}
+
+/// Each would remove the other's copies as too many, also while no copy of its own is due.
 #[tokio::test]
 async fn two_stores_keep_no_copies_in_one_directory() {
     let (dirs, backups) = ([tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()], tempfile::tempdir().unwrap());
-    let one = EmbeddedStore::open(dirs[0].path()).await.unwrap().with_backups(Some(every(SELDOM, backups.path())));
-    next_copy(backups.path(), &[]).await;
+    // One is young enough that the first store makes none.
+    fs::create_dir(backups.path().join(Timestamp::now().strftime(backup::NAMES).to_string())).unwrap();
     let known = copies(backups.path());
-    // A copy is due at once to the other one, which keeps none.
-    let never = BackupConfig { keep: 0, ..every(Duration::ZERO, backups.path()) };
-    let two = EmbeddedStore::open(dirs[1].path()).await.unwrap().with_backups(Some(never));
-    for after in 0..20 {
-        two.commit(Tx { writes: vec![append("l", after)], ..tx(Durability::Synced) }).await.unwrap();
+    let one = EmbeddedStore::open(dirs[0].path()).await.unwrap().with_backups(Some(every(SELDOM, backups.path())));
+    held(backups.path()).await;
+    let often = BackupConfig { keep: 1, ..every(OFTEN, backups.path()) };
+    let two = EmbeddedStore::open(dirs[1].path()).await.unwrap().with_backups(Some(often));
+    // It tries every 20 ms.
+    for _ in 0..25 {
+        tokio::time::sleep(OFTEN).await;
+        assert_eq!(copies(backups.path()), known);
     }
-    two.close().await;
-    assert_eq!(copies(backups.path()), known);
     drop(one);
-    let three = EmbeddedStore::open(dirs[1].path()).await.unwrap().with_backups(Some(every(OFTEN, backups.path())));
+    // It was opened no second time: it has tried before, and tries again.
     next_copy(backups.path(), &known).await;
-    drop(three);
+    drop(two);
+    let left = copies(backups.path());
+    assert!(left.len() == 1 && !left.contains(&known[0]), "now they are its own: {left:?}");
+}
+
+#[test]
+fn only_a_file_system_without_locks_is_used_without_one() {
+    let has_none = |error: io::Error| backup::has_no_locks(&error);
+    assert!(has_none(Errno::NOLCK.into()) && has_none(io::ErrorKind::Unsupported.into()));
+    assert!(!has_none(Errno::IO.into()) && !has_none(Errno::ACCESS.into()));
 }
 
 #[tokio::test]

@@ -93,6 +93,12 @@ fn text_of(item: &Value) -> String {
     item["content"].as_array().into_iter().flatten().map(|part| string(&part["text"])).collect()
 }
 
+/// What a call came to: a call that failed says so in the place of its output.
+fn came_to(call: &Value) -> Option<String> {
+    let told = call["output"].as_str().or_else(|| call["error"]["content"][0]["text"].as_str());
+    told.map(str::to_owned)
+}
+
 /// What the items of an output tell.
 fn read_output(output: &Value, told: &mut Told) {
     let items = || output.as_array().into_iter().flatten();
@@ -102,7 +108,7 @@ fn read_output(output: &Value, told: &mut Told) {
     let calls = items().filter(|item| item["type"] == "mcp_call").map(|item| Made {
         id: string(&item["id"]),
         name: string(&item["name"]),
-        content: item["output"].as_str().map(str::to_owned),
+        content: came_to(item),
     });
     told.calls = Some(calls.collect());
 }

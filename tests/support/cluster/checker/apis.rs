@@ -7,8 +7,12 @@ use serde_json::Value;
 use super::log::{Call, Log, StepEnd, string};
 use super::{Complaints, Promise, clip};
 use crate::support::Frame;
-use crate::support::cluster::apis::{Asked, Attempt, BodyEnd, Dialect, Ended, Made, Told};
+use crate::support::cluster::apis::{Asked, Asking, Attempt, BodyEnd, Dialect, Ended, Made, Told};
 use crate::support::cluster::evidence::{ClientTrace, RunView};
+
+/// How streams that cannot take back what they said tell that it is void, in the dialects that have such streams.
+pub(super) const VOID: [&str; 2] =
+    ["The text that was sent so far is void.", "What the model said is void, and this stream cannot take it back."];
 
 /// What counts of a run, by its log.
 struct Truth<'a> {
@@ -33,7 +37,7 @@ pub(super) fn check_asked(trace: &ClientTrace, view: &RunView, log: &Log, compla
         if attempt.status == 200 {
             let told = asked.told_by(count);
             check_end(attempt, asked.asking.dialect, &told, complaints);
-            check_failure(attempt, &told, log, complaints);
+            check_failure(attempt, asked.asking, &told, log, complaints);
             check_told(&attempt.request, &told, &truth, complaints);
         }
     }
@@ -107,10 +111,11 @@ fn check_status(attempt: &Attempt, complaints: &mut Complaints<'_>) {
     }
 }
 
-/// What says that it cannot be told has a reason: its replica leaves, or what was said became void.
-fn check_failure(attempt: &Attempt, told: &Told, log: &Log, complaints: &mut Complaints<'_>) {
+/// What says that it cannot be told has a reason: its replica leaves, or what was said became void and cannot be taken back.
+fn check_failure(attempt: &Attempt, asking: Asking, told: &Told, log: &Log, complaints: &mut Complaints<'_>) {
     let Ended::Failed(why) = &told.ended else { return };
-    let is_void = log.steps.iter().any(|step| step.end == StepEnd::Discarded);
+    let says_void = asking.cannot_void() && VOID.iter().any(|words| why.contains(words));
+    let is_void = says_void && log.steps.iter().any(|step| step.end == StepEnd::Discarded);
     if !is_void && !why.contains("shutting down") {
         let what = format!("{}: it failed for no reason: {why}", attempt.request);
         complaints.add(Promise::Streams, clip(&what));
@@ -136,28 +141,36 @@ fn check_told(request: &str, told: &Told, truth: &Truth<'_>, complaints: &mut Co
     if is_whole && said.is_none() && answer.is_none() {
         add("it tells no text".to_owned());
     }
-    let Some(calls) = calls else { return };
-    if is_whole && calls.len() != truth.calls.len() {
-        add(format!("it tells {} calls, and the run made {}", calls.len(), truth.calls.len()));
-    }
-    let mut left: Vec<(&str, &str)> = truth.calls.iter().map(|call| (call.name.as_str(), content_of(call))).collect();
-    for Made { id, name, content } in calls {
-        let is_it = |(called, result): &(&str, &str)| {
-            *called == name && content.as_ref().is_none_or(|content| content == result)
-        };
-        match left.iter().position(is_it) {
-            Some(place) => drop(left.remove(place)),
-            None => {
-                add(format!(
-                    "it tells a call of {name}, {id}, with the result {content:?}, which the run did not make"
-                ));
-            }
-        }
+    for what in calls.iter().flat_map(|calls| odd_calls(calls, is_whole, truth)) {
+        add(what);
     }
 }
 
-fn content_of(call: &Call) -> &str {
-    call.result.as_ref().map_or("", |result| &result.content)
+/// What is wrong with the calls that a client was told of, in a dialect that tells what they came to. What is told to its end
+/// tells all of them, each with its result.
+fn odd_calls(calls: &[Made], is_whole: bool, truth: &Truth<'_>) -> Vec<String> {
+    let mut odd = Vec::new();
+    if is_whole && calls.len() != truth.calls.len() {
+        odd.push(format!("it tells {} calls, and the run made {}", calls.len(), truth.calls.len()));
+    }
+    let mut left = truth.calls.clone();
+    let (told, untold): (Vec<&Made>, Vec<_>) = calls.iter().partition(|call| call.content.is_some());
+    // Those without a result may be any that the others are not.
+    for Made { id, name, content } in told.into_iter().chain(untold) {
+        let is_it =
+            |call: &&Call| call.name == *name && content.as_ref().is_none_or(|content| *content == content_of(call));
+        let Some(place) = left.iter().position(is_it) else {
+            odd.push(format!(
+                "it tells a call of {name}, {id}, with the result {content:?}, which the run did not make"
+            ));
+            continue;
+        };
+        let call = left.remove(place);
+        if is_whole && content.is_none() && call.result.is_some() {
+            odd.push(format!("it does not tell what its call of {name}, {id}, came to: {:?}", content_of(call)));
+        }
+    }
+    odd
 }
 
 /// An event has the same number and says the same whenever it is told, and a stream goes on behind the number that its

@@ -102,7 +102,8 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         allowed.extend(trace.cancellation.as_ref().map(|_| "cancelled".to_owned()));
         clients::check_end(trace, view, &log, &allowed, &mut complaints);
         clients::check_cancellation(trace, view, evidence, &mut complaints);
-        steps::check_steps(&trace.plan, &log, &mut complaints);
+        let steered = evidence.steered.get(run).copied().unwrap_or(0);
+        steps::check_steps(&trace.plan, &log, steered, &mut complaints);
         steps::check_charges(&trace.plan, &log, evidence, &mut complaints);
         steps::check_shown(&trace.plan, &log, evidence, &mut complaints);
         tools::check_run(trace, &log, &evidence.tools, &mut complaints);

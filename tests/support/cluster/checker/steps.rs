@@ -14,8 +14,9 @@ const MOST_RESERVED: u64 = MOST_OUTPUT + 4_096;
 /// The output that a step reserves by default, in tokens, and at most.
 const MOST_OUTPUT: u64 = 8_192;
 
-/// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void.
-pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_>) {
+/// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void. A run that took messages
+/// so many times may have as many turns more, as each may have come when it was about to end.
+pub(super) fn check_steps(plan: &Plan, log: &Log, steered: usize, complaints: &mut Complaints<'_>) {
     let kept: Vec<&Step> = log.steps.iter().filter(|step| step.end != StepEnd::Discarded).collect();
     let mut progress = Progress::default();
     for step in &log.steps {
@@ -45,12 +46,19 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
     if terminal["type"] != "run.completed" {
         return;
     }
-    let round = progress.round;
-    if round != plan.rounds + 1 {
-        complaints.add(Promise::Steps, format!("it completed after {round} of {} turns", plan.rounds + 1));
+    check_completed(plan, progress.round, steered, terminal, complaints);
+}
+
+/// A run that completed took all turns of its plan, and at most as many more as it took messages. Its output is what it said in
+/// the last one.
+fn check_completed(plan: &Plan, taken: u32, steered: usize, terminal: &Value, complaints: &mut Complaints<'_>) {
+    let planned = plan.rounds + 1;
+    if taken < planned || (taken - planned) as usize > steered {
+        let what = format!("it completed after {taken} of {planned} turns, and took messages {steered} times");
+        complaints.add(Promise::Steps, what);
     }
     let said = terminal["output_text"].as_str().unwrap_or_default();
-    if said != plan.text(plan.rounds) {
+    if said != plan.text(plan.rounds.max(taken.saturating_sub(1))) {
         complaints.add(Promise::Steps, format!("its output is {:?}", clip(said)));
     }
 }

@@ -7,11 +7,11 @@ mod recorded;
 
 use serde_json::json;
 
-use super::{Promise, check};
+use super::{Promise, Violation, check};
 use crate::support::cluster::evidence::{End, Evidence, Probe, Window};
 use crate::support::cluster::harm::Break;
 use crate::support::cluster::plan::{Plan, Tool};
-use recorded::{RUN, change_data, dispatches, good, probe, remove, renumber, repeat, rewrite, session};
+use recorded::{RUN, change_data, dispatches, good, longer, plan, probe, remove, renumber, repeat, rewrite, session};
 
 #[test]
 fn what_went_well_is_good() {
@@ -117,6 +117,36 @@ fn repeated_steps_and_missing_charges_are_found() {
             }),
         ],
     );
+}
+
+/// A message that comes when a run is about to end makes it call its model once more.
+#[test]
+fn a_turn_beyond_the_plan_needs_a_message_that_was_taken() {
+    let steered = |turns, messages| {
+        let mut evidence = longer(turns);
+        evidence.steered.insert(RUN.to_owned(), messages);
+        evidence
+    };
+    for (turns, messages) in [(0, 0), (0, 1), (1, 1), (1, 2)] {
+        assert_eq!(check(&steered(turns, messages)), [], "{turns} turns more with {messages} messages");
+    }
+    let is_found = |evidence: &Evidence, what: &str| {
+        let found = check(evidence);
+        let is_it = |violation: &Violation| violation.promise == Promise::Steps && violation.what.contains(what);
+        assert!(found.iter().any(is_it), "{what:?} was not found, but {found:#?}");
+    };
+    is_found(&steered(1, 0), "after 5 of 4 turns, and took messages 0 times");
+    is_found(&steered(2, 1), "after 6 of 4 turns, and took messages 1 times");
+    is_found(&longer(1), "after 5 of 4 turns");
+    let mut of_another = longer(1);
+    of_another.steered.insert("run_2".to_owned(), 1);
+    is_found(&of_another, "after 5 of 4 turns");
+    let mut early = steered(1, 1);
+    let plan = plan();
+    rewrite(&mut early, |log| {
+        change_data(log, "run.completed", |data| data["output_text"] = json!(plan.text(plan.rounds)));
+    });
+    is_found(&early, "its output is");
 }
 
 /// A driver that lost the store heard the answer, and could not record it. What it read of the input is charged all the same.

@@ -63,6 +63,8 @@ pub(super) struct State {
 pub(super) enum Progress {
     NotBegun,
     Begun,
+    /// Text is void that a stream cannot take back. Whether the run goes on is not known yet.
+    Voided,
     Ended,
     /// The stream has ended with an error, and its run goes on.
     BrokenOff,

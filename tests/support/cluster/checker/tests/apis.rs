@@ -4,6 +4,7 @@ mod answers;
 
 use serde_json::json;
 
+use super::super::apis::VOID;
 use super::super::{Promise, check};
 use super::recorded::{RUN, good, plan, rewrite};
 use crate::support::Frame;
@@ -66,6 +67,27 @@ fn last(evidence: &mut Evidence) -> &mut Attempt {
     asked(evidence).attempts.last_mut().unwrap()
 }
 
+/// What a replica says that leaves.
+const LEAVES: &str = "the server is shutting down; follow the run through another replica";
+
+/// Ends the first stream with an error, as its dialect says that.
+fn fail_first(evidence: &mut Evidence, why: &str) {
+    let dialect = asked(evidence).asking.dialect;
+    let first = &mut asked(evidence).attempts[0];
+    let number = first.frames.last().and_then(|frame| dialect.number(frame));
+    let error = match dialect {
+        Dialect::Chat | Dialect::Native => json!({"error": {"message": why}}),
+        Dialect::Responses => json!({"type": "error", "sequence_number": number, "message": why}),
+        Dialect::Messages => json!({"type": "error", "error": {"message": why}}),
+        Dialect::AiSdk => json!({"type": "error", "errorText": why}),
+        Dialect::AgUi => json!({"type": "RUN_ERROR", "message": why}),
+    };
+    let is_named = matches!(dialect, Dialect::Responses | Dialect::Messages);
+    let name = if is_named { "error".to_owned() } else { String::new() };
+    first.frames.push(Frame { id: None, name, data: error.to_string() });
+    first.end = BodyEnd::Whole;
+}
+
 /// Whether this lie is found in the answer to every way to ask that it can be told in.
 fn find(can_be_told: impl Fn(Asking) -> bool, what: &[&str], lie: impl Fn(&mut Evidence)) {
     for asking in Asking::ALL.into_iter().filter(|asking| can_be_told(*asking)) {
@@ -109,11 +131,7 @@ fn a_response_that_is_read_on_behind_an_error_beside_it_is_good() {
     let goes_on = |asking: &Asking| asking.dialect == Dialect::Responses && is_stream(*asking) && asking.reads_on;
     let asking = Asking::ALL.into_iter().find(goes_on).unwrap();
     let mut evidence = told(asking);
-    let first = &mut asked(&mut evidence).attempts[0];
-    let number = asking.dialect.number(first.frames.last().unwrap());
-    let data = json!({"type": "error", "sequence_number": number}).to_string();
-    first.frames.push(Frame { id: None, name: "error".to_owned(), data });
-    first.end = BodyEnd::Whole;
+    fail_first(&mut evidence, LEAVES);
     assert_eq!(check(&evidence), []);
 }
 
@@ -224,22 +242,26 @@ fn a_refusal_or_a_failure_without_a_reason_is_found() {
             asked(e).attempts.insert(1, refused);
         });
     }
-    let is_messages = |asking: Asking| is_stream(asking) && asking.dialect == Dialect::Messages;
-    let fail = |e: &mut Evidence| {
-        let data = json!({"type": "error", "error": {"message": "void"}}).to_string();
-        let first = &mut asked(e).attempts[0];
-        first.frames.push(Frame { id: None, name: "error".to_owned(), data });
-        first.end = BodyEnd::Whole;
-    };
-    find(is_messages, &["it failed for no reason"], |e| {
-        fail(e);
-        // The log of a run without a step that became void.
-        rewrite(e, |log| log.retain(|event| event.name != "step.discarded"));
-    });
-    let asking = Asking::ALL.into_iter().find(|asking| is_messages(*asking)).unwrap();
-    let mut evidence = told(asking);
-    fail(&mut evidence);
-    assert_eq!(check(&evidence), [], "a stream cannot take back what became void");
+}
+
+/// The run of the evidence has a step that became void.
+#[test]
+fn what_became_void_excuses_only_a_stream_that_cannot_take_it_back_and_says_so() {
+    let why = &["it failed for no reason"];
+    for words in VOID {
+        find(|asking| is_stream(asking) && !asking.cannot_void(), why, |e| fail_first(e, words));
+        find(Asking::cannot_void, why, |e| {
+            fail_first(e, words);
+            // The log of a run without a step that became void.
+            rewrite(e, |log| log.retain(|event| event.name != "step.discarded"));
+        });
+    }
+    find(is_stream, why, |e| fail_first(e, "the run's log ended without its last event"));
+    for asking in Asking::ALL.into_iter().filter(|asking| asking.cannot_void()) {
+        let mut evidence = told(asking);
+        fail_first(&mut evidence, if asking.dialect == Dialect::Chat { VOID[0] } else { VOID[1] });
+        assert_eq!(check(&evidence), [], "{asking:?} cannot take back what became void");
+    }
 }
 
 #[test]
@@ -256,12 +278,53 @@ fn an_answer_that_never_came_to_its_end_is_found() {
     find(all, &["no client has this run"], |e| drop(e.runs.insert("run_2".to_owned(), e.runs[RUN].clone())));
 }
 
+/// Whether calls are told, with what they came to.
+fn tells_calls(asking: Asking) -> bool {
+    let is_told = !matches!((asking.dialect, asking.form), (Dialect::Native, Form::Whole));
+    is_told && asking.dialect != Dialect::Chat
+}
+
+/// Leaves out what the calls came to.
+fn leave_results_out(attempt: &mut Attempt) {
+    let results = ["\"tool-output-available\"", "\"TOOL_CALL_RESULT\"", "\"tool.result\""];
+    attempt.frames.retain(|frame| !results.iter().any(|result| frame.data.contains(result)));
+    replace(attempt, "\"output\":\"", "\"left_out\":\"");
+    replace(attempt, "mcp_tool_result", "mcp_tool_left_out");
+}
+
+#[test]
+fn a_whole_answer_that_does_not_tell_what_calls_came_to_is_found() {
+    find(tells_calls, &["it does not tell what its call of put, "], |e| leave_results_out(last(e)));
+    find(all, &["GET elsewhere: it does not tell what its call of look, "], |e| {
+        leave_results_out(&mut asked(e).elsewhere.as_mut().unwrap().1);
+    });
+    let is_stored = |asking: Asking| asking.dialect == Dialect::Responses;
+    find(is_stored, &["/v1/responses/resp_1: it does not tell what its call of book, "], |e| {
+        let stored = asked(e).stored.take().unwrap().to_string().replace("\"output\":\"", "\"left_out\":\"");
+        asked(e).stored = serde_json::from_str(&stored).ok();
+    });
+}
+
+/// One that failed has an error where the others have an output.
+#[test]
+fn what_a_failed_call_came_to_is_told_in_a_response_too() {
+    for asking in Asking::ALL.into_iter().filter(|asking| asking.dialect == Dialect::Responses) {
+        let mut evidence = told(asking);
+        let error = |result: &str| format!("\"error\":{{\"content\":[{{\"text\":\"{result}\"}}]}}");
+        let result = "look r1.0.0";
+        assert!(plan().tasks(0).iter().any(|(tool, task)| task.answer(*tool) == result));
+        for attempt in &mut asked(&mut evidence).attempts {
+            replace(attempt, &format!("\"output\":\"{result}\""), &error(result));
+        }
+        assert_eq!(check(&evidence), [], "{asking:?}");
+        replace(last(&mut evidence), &error(result), &error("it failed"));
+        let found = check(&evidence);
+        assert!(found.iter().any(|violation| violation.what.contains("which the run did not make")), "{found:#?}");
+    }
+}
+
 #[test]
 fn calls_that_are_not_the_runs_are_found() {
-    let tells_calls = |asking: Asking| {
-        let is_told = !matches!((asking.dialect, asking.form), (Dialect::Native, Form::Whole));
-        is_told && asking.dialect != Dialect::Chat
-    };
     find(tells_calls, &["which the run did not make"], |e| replace(last(e), "put r1.1.0", "put r1.1.9"));
     find(tells_calls, &["which the run did not make"], |e| {
         for name in ["name", "toolName", "toolCallName"] {

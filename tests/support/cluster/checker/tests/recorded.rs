@@ -177,6 +177,28 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
     }
 }
 
+/// The same of a run that took so many turns more than its plan has, as one does that gets a message when it is about to end.
+pub(super) fn longer(turns: u32) -> Evidence {
+    let (mut evidence, plan) = (good(), plan());
+    for round in plan.rounds + 1..=plan.rounds + turns {
+        evidence.model.push(Entry { at_ms: 1, ended: Some((2, Ending::Finished)), what: asked(&plan, round) });
+        rewrite(&mut evidence, |log| {
+            let (end, step) = (log.pop().unwrap(), u64::from(round) + 2);
+            let mut script = Script { events: std::mem::take(log) };
+            script.event("step.started", json!({"step": step}));
+            for piece in 0..plan.pieces {
+                script.text(step, &plan.piece(round, piece));
+            }
+            script.event("step.completed", json!({"step": step}));
+            script.events.push(end);
+            *log = script.events;
+            change_data(log, "run.completed", |data| data["output_text"] = json!(plan.text(round)));
+            renumber(log);
+        });
+    }
+    evidence
+}
+
 /// Changes the log on all replicas, in its list and as the client saw it.
 pub(super) fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Frame>)) {
     let view = evidence.runs.get_mut(RUN).unwrap();
