@@ -173,6 +173,11 @@ fn odd_calls(calls: &[Made], is_whole: bool, truth: &Truth<'_>) -> Vec<String> {
     odd
 }
 
+/// What a call came to by the log.
+fn content_of(call: &Call) -> &str {
+    call.result.as_ref().map_or("", |result| &result.content)
+}
+
 /// An event has the same number and says the same whenever it is told, and a stream goes on behind the number that its
 /// client has.
 fn check_numbers(asked: &Asked, complaints: &mut Complaints<'_>) {

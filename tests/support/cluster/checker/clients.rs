@@ -89,7 +89,7 @@ pub(super) fn check_cancellation(
     evidence: &Evidence,
     complaints: &mut Complaints<'_>,
 ) {
-    let Some(Cancellation { asked_ms, answered_ms, status }) = &trace.cancellation else { return };
+    let Some(Cancellation { first_ms: _, asked_ms, answered_ms, status }) = &trace.cancellation else { return };
     // What the store forgot, the run does not know.
     if evidence.forgotten_between(*asked_ms, *answered_ms) > 0 {
         return;
