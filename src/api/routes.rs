@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
+use http::{Method, Uri};
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
@@ -13,13 +14,14 @@ use utoipa_axum::routes;
 use crate::api::auth::Caller;
 use crate::api::log_fields::LogFields;
 use crate::api::state::Api;
+use crate::api::unknown::unknown_url;
 use crate::api::wire::messages::error::MessagesErrorBody;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
     agent_files, agents, approvals, budget, compactions, completions, conversations, description, health, index,
     layers, memory, memory_documents, messages, metrics, models, questions, responses, run_events, run_trace, run_tree,
-    runs, schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, unknown_route, usage,
+    runs, schedules, session_copies, sessions, skills, splices, tokens, tool_results, tools, ui, usage,
 };
 use crate::config::Scope;
 
@@ -69,10 +71,11 @@ macro_rules! row {
 pub fn routes(guard: impl Fn(Router<Api>) -> Router<Api>) -> Router<Api> {
     let router =
         |rows: Vec<Row>| rows.into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handlers));
+    let nothing = |method: Method, uri: Uri| async move { unknown_url(&method, &uri) };
     let guarded = router(guarded())
         .route("/v1/models/{id}/{*rest}", get(models::get))
         // OpenAI has it and this server does not. It is no response's id.
-        .route("/v1/responses/compact", any(unknown_route));
+        .route("/v1/responses/compact", any(nothing));
     let in_shape = axum::middleware::from_fn(messages::refusals::in_shape);
     let of_anthropic = guard(router(of_anthropic())).layer(in_shape);
     let probes = router(probes()).layer(axum::middleware::map_response(routine));

@@ -40,7 +40,9 @@ async fn what_agents_do_to_whom_a_run_delegates_is_told_with_their_names() {
     let is_a_wait =
         |line: &str| ["requires_action", "answers later", "was resumed"].iter().any(|word| line.contains(word));
     assert!(!followed.out.lines().any(is_a_wait), "those below tell what it waits for: {}", followed.out);
-    said.into_iter().for_each(|reply| upstream.then(reply));
+    for reply in said {
+        upstream.then(reply);
+    }
     let mut asks = loopgate(line.directory.path());
     asks.args(["ask", "--url", server.url(), "--model", "boss", "Go"]).kill_on_drop(true);
     let asked = within("a question", asks.output()).await.expect("it starts");
