@@ -118,7 +118,10 @@ async fn a_key_sees_what_its_scopes_let_it_see() {
 
     let (code, table, _) = shown("lg_runs").await;
     assert!(code == Some(0) && table.contains(&run), "{table}");
-    assert!(table.contains("the metrics of the replica cannot be read") && table.contains(&format!("{metrics} 403")), "{table}");
+    assert!(
+        table.contains("the metrics of the replica cannot be read") && table.contains(&format!("{metrics} 403")),
+        "{table}"
+    );
     let (code, table, _) = shown("lg_metrics").await;
     assert_eq!((code, row(&table, &metrics)[1].as_str()), (Some(0), "1"), "{table}");
     assert!(table.contains("the runs cannot be listed: 403") && !table.contains(&run), "{table}");
