@@ -289,7 +289,7 @@ impl Launcher {
         let prepared = match self.prepare_end(&idle, &generation).await {
             Ok(prepared) => prepared,
             Err(error) => {
-                // Whoever tries again need not wait until the lease expires.
+                // The replica that tries again need not wait until the lease expires.
                 idle.release().await?;
                 return Err(error);
             }
@@ -330,7 +330,7 @@ impl Launcher {
             None => None,
         };
         let mut account = self.open_account(idle, generation).await?;
-        // A run that waits is not registered. From here on it is, so that its end is counted and told whoever dies.
+        // A run that waits is not registered. From here on it is, so that another replica counts and tells its end if this one dies.
         let live = self.ownership.replica.register(&spec.id, &Registration::of(spec));
         if let Err(error) = self.ledger.commit(live).await {
             if let Some(account) = &mut account {

@@ -226,8 +226,8 @@ async fn a_step_whose_replica_died_is_finished_by_another_one_before_its_run_sto
     assert_eq!(calls.iter().map(|call| call.error.as_deref()).collect::<Vec<_>>(), [None, None], "both were made");
 }
 
-/// Nobody holds a run that could not be ended, nor does it hold a slot: the next try ends it, and need not wait until the lease
-/// expires.
+/// A replica that could not end a run gives back its lease and its slot: the next try ends the run, and need not wait until the
+/// lease expires.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_run_that_the_store_did_not_let_end_is_ended_at_the_next_try() {
     for session in [None, SessionId::parse("s")] {

@@ -1,5 +1,5 @@
-//! The runs below one, which do a part of its work: a line of theirs says by its indentation how many runs are above, and by its first
-//! word whose it is.
+//! Tells of the runs to which a run delegates. The indentation of a line says how many runs are above, and its first word is the
+//! agent's name.
 
 use super::event::{AgentMember, Event, MOST_SHOWN};
 use super::own::{Detail, Own, Told};

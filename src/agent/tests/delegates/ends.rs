@@ -193,7 +193,7 @@ async fn a_run_that_another_waits_for_is_begun_once_there_is_memory() {
     assert!(matches!(begun, Begun::Live), "{begun:?}");
 }
 
-/// What the tree took cannot be settled: whoever tries again finds that nobody holds the run.
+/// The store does not let the replica settle what the tree took: the replica gives the lease back, and the next try takes it.
 #[tokio::test(start_paused = true)]
 async fn a_run_of_a_tree_that_the_store_did_not_let_end_is_ended_at_the_next_try() {
     let store = memory();

@@ -101,8 +101,8 @@ fn check_end(attempt: &Attempt, dialect: Dialect, told: &Told, complaints: &mut 
     }
 }
 
-/// Only a replica that leaves, or has no room, refuses what is sent again. Nobody else's run is in a client's session, so none
-/// stands in its way.
+/// Only a replica that leaves, or has no room, refuses what is sent again. A client's session has the client's run alone, so no
+/// other run stands in its way.
 fn check_status(attempt: &Attempt, complaints: &mut Complaints<'_>) {
     let Attempt { request, status, body, .. } = attempt;
     if (*status >= 500 && *status != 503) || *status == 409 {
