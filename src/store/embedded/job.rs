@@ -1,5 +1,6 @@
 //! Jobs of the writer, and their answers.
 
+use std::collections::HashSet;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -22,6 +23,24 @@ pub(super) enum Job {
     Acquire(Partition, Key, Duration, Answer<Option<Fence>>),
     Renew(Partition, Key, Fence, Duration, Answer<bool>),
     Release(Partition, Key, Fence, Answer<()>),
+}
+
+impl Job {
+    fn partition(&self) -> &Partition {
+        match self {
+            Self::Commit(tx, _) => &tx.partition,
+            Self::Acquire(partition, ..) | Self::Renew(partition, ..) | Self::Release(partition, ..) => partition,
+        }
+    }
+
+    /// Whether it has to be synced if it happens.
+    fn wants_sync(&self) -> bool {
+        matches!(self, Self::Commit(tx, _) if wants_sync(tx))
+    }
+}
+
+fn wants_sync(tx: &Tx) -> bool {
+    tx.durability == Durability::Synced && !tx.writes.is_empty()
 }
 
 /// Where a job's result goes.
@@ -51,7 +70,7 @@ impl Done {
 
     /// Whether there is a change that asks to be synced.
     pub(super) fn wants_sync(&self) -> bool {
-        self.change().is_some_and(|tx| tx.durability == Durability::Synced)
+        self.change().is_some_and(wants_sync)
     }
 
     /// Sends the result, or the batch's error if the whole batch failed. A caller that stopped waiting gets none.
@@ -75,6 +94,22 @@ impl Done {
             }
         }
     }
+}
+
+/// Parts jobs that wait at the same time into two batches: those that are done first because they need no sync, and the
+/// others. The jobs of one partition keep their order, so what stands behind a job to be synced is done after it.
+pub(super) fn by_durability(jobs: Vec<Job>) -> [Vec<Job>; 2] {
+    let [mut first, mut synced] = [const { Vec::new() }; 2];
+    let mut partitions = HashSet::new();
+    for job in jobs {
+        if job.wants_sync() || partitions.contains(job.partition()) {
+            partitions.insert(job.partition().clone());
+            synced.push(job);
+        } else {
+            first.push(job);
+        }
+    }
+    [first, synced]
 }
 
 /// Takes the requests that wait behind the first one: at most `limit` in all, and none after a request to close.

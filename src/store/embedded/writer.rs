@@ -1,5 +1,6 @@
-//! The one thread that changes the store. It takes all jobs that wait, decides and applies them in order, makes them
-//! durable with one commit, and only then answers them.
+//! The one thread that changes the store. It takes all jobs that wait, parts them into those that need a sync and those
+//! that are done before it, decides and applies each of these batches in order, makes it durable with one commit, and only
+//! then answers its jobs.
 //!
 //! A batch goes to the journal with one `write`, which is synced if a job of the batch asks for that, and then to redb
 //! without a sync: one sync of one file for all jobs that waited. redb syncs once the journal is a second old or half
@@ -18,7 +19,7 @@ use std::vec::IntoIter;
 use redb::WriteTransaction;
 use tokio::time::Instant;
 
-use super::job::{Done, Job, Request, drain};
+use super::job::{Done, Job, Request, by_durability, drain};
 use super::journal::Journal;
 use super::record::{Encoder, Salt};
 use super::settings::Settings;
@@ -79,8 +80,10 @@ impl Writer {
         loop {
             match self.wait(requests) {
                 Ok(first) => {
-                    let (batch, close) = drain(first, requests, BATCH);
-                    self.perform(batch);
+                    let (jobs, close) = drain(first, requests, BATCH);
+                    for batch in by_durability(jobs).into_iter().filter(|batch| !batch.is_empty()) {
+                        self.perform(batch);
+                    }
                     if self.flush_due() {
                         self.settle(PURGED_PER_BATCH);
                     }

@@ -1,5 +1,8 @@
 //! What is synced when, and what a loss of power leaves.
 
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
 use super::files::{faulty, faulty_with, put_padding};
@@ -29,6 +32,35 @@ async fn syncs_are_of_the_journal_and_shared_and_written_changes_cost_none() {
         (database, allocated),
         "neither file is changed in size or kept waiting"
     );
+}
+
+#[tokio::test]
+async fn what_needs_no_sync_waits_for_none_of_another_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, files) = faulty(dir.path()).await;
+    let commit = |name: &str, durability| {
+        store.commit(Tx { partition: Partition::new(name), ..tx(durability).write(add("n", 1)) })
+    };
+    let held = files.journal.hold();
+    let waiting = async {
+        files.journal.is_held().await;
+        // All three wait for the sync that is held up; the next one fails.
+        let mut all = pin!(join_all([
+            commit("session", Durability::Synced),
+            commit("session", Durability::Written),
+            commit("other", Durability::Written),
+        ]));
+        assert_eq!(all.as_mut().now_or_never(), None);
+        files.journal.fail_syncs(true);
+        drop(held);
+        all.await
+    };
+    let (first, waiting) = tokio::join!(commit("first", Durability::Synced), waiting);
+    assert_eq!(first, Ok(()));
+    assert_eq!(waiting.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, false, true], "{waiting:?}");
+    for (name, expected) in [("session", 0), ("other", 1)] {
+        assert_eq!(store.counter(&Partition::new(name), &key("n")).await, Ok(expected), "{name}");
+    }
 }
 
 #[tokio::test]
