@@ -5,7 +5,9 @@
 //! string between them: only it can differ, and what is known to change from chunk to chunk and to say nothing.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
 
 /// Longest chunk whose surroundings are kept, in bytes: they stay for a whole answer.
@@ -15,6 +17,7 @@ const MAX_CHUNK: usize = 2 << 10;
 /// a string their quotation marks would be escaped.
 const CHANGING: [(&str, Gap); 3] =
     [("\"sequence_number\":", Gap::Number), ("\"obfuscation\":", Gap::Filling), ("okenCount\":", Gap::Number)];
+static FINDERS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| CHANGING.map(|(name, _)| Finder::new(name)));
 /// What may not stand in a string as it is.
 const CONTROLS: std::ops::Range<u8> = 0..b' ';
 
@@ -145,7 +148,8 @@ impl Gap {
 
 /// The first value on a side that may differ, with what stands before and after it.
 fn first_gap(side: &str) -> Option<(Gap, &str, &str)> {
-    let ends = CHANGING.iter().filter_map(|(name, gap)| Some((side.find(name)? + name.len(), *gap)));
+    let found = FINDERS.iter().map(|finder| finder.find(side.as_bytes()));
+    let ends = found.zip(&CHANGING).filter_map(|(at, (name, gap))| Some((at? + name.len(), *gap)));
     let (end, gap) = ends.min_by_key(|(end, _)| *end)?;
     let value = side[end..].trim_start();
     let value = match gap {

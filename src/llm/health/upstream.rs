@@ -1,6 +1,5 @@
 //! The health of one upstream: that of its models, and the retries that its calls have earned.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::shared::{SharedHealth, Target};
 use crate::llm::error_class::ErrorClass;
 use crate::llm::refusal::Refusal;
 use crate::llm::{ModelError, ModelErrorKind};
+use crate::types::maps::HashMap;
 
 /// Most models of an upstream that are told apart: callers may name any.
 const MOST_MODELS: usize = 1_000;

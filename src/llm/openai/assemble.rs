@@ -109,6 +109,20 @@ impl Assembler {
         Ok(true)
     }
 
+    /// Adds a piece of a call's arguments, of a chunk that says nothing else, as [`push`](Self::push) would.
+    pub(super) fn push_arguments(
+        &mut self,
+        index: Option<i64>,
+        said: Cow<'_, str>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, Fault> {
+        if self.is_finished() || said.is_empty() {
+            return Ok(false);
+        }
+        self.add_to_call((Cow::default(), index), "", said, deltas)?;
+        Ok(true)
+    }
+
     /// Whether the model said that it is done. Its usage may still follow.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
@@ -213,12 +227,22 @@ impl Assembler {
     fn push_call(&mut self, piece: CallPiece<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         let function = piece.function.unwrap_or_default();
         let arguments = function.arguments().map_err(|_| Fault::NotAChunk)?;
-        let (id, name) = (piece.id.0, function.name.0);
+        self.add_to_call((piece.id.0, piece.index), &function.name.0, arguments, deltas)
+    }
+
+    /// Adds what was said of a call with this id and index.
+    fn add_to_call(
+        &mut self,
+        (id, index): (Cow<'_, str>, Option<i64>),
+        name: &str,
+        arguments: Cow<'_, str>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), Fault> {
         let says_nothing = id.is_empty() && name.is_empty() && arguments.is_empty();
-        if says_nothing || self.calls.iter().any(|draft| draft.is_repeated_by(&id, piece.index, &name, &arguments)) {
+        if says_nothing || self.calls.iter().any(|draft| draft.is_repeated_by(&id, index, name, &arguments)) {
             return Ok(());
         }
-        let number = match self.call_of(&id, piece.index, &name, &arguments) {
+        let number = match self.call_of(&id, index, name, &arguments) {
             Some(number) => number,
             None if self.calls.len() == MAX_CALLS => return Err(Fault::TooManyCalls),
             None => {
@@ -229,7 +253,7 @@ impl Assembler {
         };
         let mut growth = arguments.len();
         let draft = &mut self.calls[number];
-        draft.index = draft.index.or(piece.index);
+        draft.index = draft.index.or(index);
         if draft.id.is_empty() {
             growth += id.len();
             draft.id = id.into_owned();
@@ -237,7 +261,7 @@ impl Assembler {
         // A name may come in pieces until the arguments begin; some servers repeat it with every piece.
         if draft.arguments.is_empty() && draft.name != name {
             growth += name.len();
-            draft.name.push_str(&name);
+            draft.name.push_str(name);
         }
         if !arguments.is_empty() {
             draft.arguments.push_str(&arguments);

@@ -37,21 +37,28 @@ pub(super) struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     /// What it adds, if that is one piece of text or reasoning, without escapes, and all that it says.
     pub(super) fn only_piece(&self) -> Option<OnlyPiece<'a>> {
+        let delta = self.only_delta().filter(|delta| delta.tool_calls.is_none())?;
+        let mut pieces = delta.texts().filter(|text| !text.is_empty());
+        let (Some(Cow::Borrowed(said)), None) = (pieces.next(), pieces.next()) else { return None };
+        let is_refusal = !delta.refusal.0.is_empty();
+        (!is_refusal).then(|| OnlyPiece { said: (*said).into(), is_thinking: delta.content.0.is_empty() })
+    }
+
+    /// What it adds, if that is one piece of a call's arguments, without escapes, and all that it says; and the call's index.
+    pub(super) fn only_arguments(&self) -> Option<(Option<i64>, &'a str)> {
+        let delta = self.only_delta().filter(|delta| delta.texts().all(|text| text.is_empty()))?;
+        let [CallPiece { index, id, function: Some(function) }] = delta.tool_calls.as_deref()? else { return None };
+        let is_alone = id.0.is_empty() && function.name.0.is_empty();
+        let arguments = function.arguments?.get().strip_prefix('"')?.strip_suffix('"')?;
+        (is_alone && !arguments.is_empty() && !arguments.contains('\\')).then_some((*index, arguments))
+    }
+
+    /// The piece of the message, if it is all that the chunk says.
+    fn only_delta(&self) -> Option<&MessageDelta<'a>> {
         let choice = self.choices.first.as_ref().filter(|_| self.choices.more.is_empty() && self.usage.is_none())?;
         let is_first = choice.index.is_none_or(|index| index == 0);
-        if !is_first || choice.message.is_some() || !choice.finish_reason.0.is_empty() {
-            return None;
-        }
-        let MessageDelta { content, refusal, reasoning_content, reasoning, tool_calls, audio } =
-            choice.delta.as_ref()?;
-        let mut pieces = [content, reasoning_content, reasoning, refusal].into_iter().filter(|text| !text.0.is_empty());
-        let (Some(piece), None, None, false) = (pieces.next(), pieces.next(), tool_calls, audio.0) else { return None };
-        match piece.0 {
-            Cow::Borrowed(said) if refusal.0.is_empty() => {
-                Some(OnlyPiece { said: said.into(), is_thinking: content.0.is_empty() })
-            }
-            Cow::Borrowed(_) | Cow::Owned(_) => None,
-        }
+        let says_more = choice.message.is_some() || !choice.finish_reason.0.is_empty();
+        choice.delta.as_ref().filter(|delta| is_first && !says_more && !delta.audio.0)
     }
 }
 
@@ -87,6 +94,13 @@ pub(super) struct MessageDelta<'a> {
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<CallPiece<'a>>>,
     pub(super) audio: IsGiven,
+}
+
+impl<'a> MessageDelta<'a> {
+    /// All that it may say besides calls.
+    fn texts(&self) -> impl Iterator<Item = &Cow<'a, str>> {
+        [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal].into_iter().map(|text| &text.0)
+    }
 }
 
 /// Whether a member is there that is not read further; null is absent.

@@ -8,7 +8,7 @@ use super::content_list;
 use crate::llm::http::decode::{Decode, LAST_EVENT, Progress, read_events};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
-use crate::llm::repeated::Surroundings;
+use crate::llm::repeated::{OnlyPiece, Surroundings};
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
@@ -17,8 +17,30 @@ use crate::types::Usage;
 #[derive(Debug, Default)]
 pub struct Decoder {
     events: Parser,
-    surroundings: Surroundings,
+    repeated: Repeated,
     assembler: Assembler,
+}
+
+/// What is the same in most chunks of an answer.
+#[derive(Debug, Default)]
+struct Repeated {
+    /// What surrounded the last piece of text or reasoning.
+    said: Surroundings,
+    /// What surrounded the last piece of a call's arguments.
+    arguments: Surroundings,
+    /// The index of that call.
+    index: Option<i64>,
+}
+
+impl Repeated {
+    /// Keeps what surrounds the piece that a chunk is, if it is one alone.
+    fn keep(&mut self, text: &str, chunk: &Chunk<'_>) {
+        self.said.keep(text, chunk.only_piece());
+        if let Some((index, arguments)) = chunk.only_arguments() {
+            self.arguments.keep(text, Some(OnlyPiece { said: arguments.into(), is_thinking: false }));
+            self.index = index;
+        }
+    }
 }
 
 impl Decoder {
@@ -30,16 +52,16 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn feed(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
-        let Self { events, surroundings, assembler } = self;
+        let Self { events, repeated, assembler } = self;
         read_events(events, bytes, |event| match event {
             LAST_EVENT => Ok(Progress::Done),
-            json => read_chunk(json, surroundings, assembler, deltas).map(Progress::of),
+            json => read_chunk(json, repeated, assembler, deltas).map(Progress::of),
         })
     }
 
     /// Reads a whole `chat.completion`.
     fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        push_parsed(json, &mut Surroundings::default(), &mut self.assembler, deltas)?;
+        push_parsed(json, &mut Repeated::default(), &mut self.assembler, deltas)?;
         Ok(())
     }
 
@@ -63,25 +85,28 @@ impl Decode for Decoder {
 /// Adds what a chunk says, without parsing it where that is not needed. Returns whether it said anything.
 fn read_chunk(
     json: &[u8],
-    surroundings: &mut Surroundings,
+    repeated: &mut Repeated,
     assembler: &mut Assembler,
     deltas: &mut Vec<Delta>,
 ) -> Result<bool, Fault> {
-    if let Some(piece) = surroundings.piece_of(json) {
+    if let Some(piece) = repeated.said.piece_of(json) {
         return assembler.push_piece(piece, deltas);
     }
-    push_parsed(json, surroundings, assembler, deltas)
+    if let Some(piece) = repeated.arguments.piece_of(json) {
+        return assembler.push_arguments(repeated.index, piece.said, deltas);
+    }
+    push_parsed(json, repeated, assembler, deltas)
 }
 
 fn push_parsed(
     json: &[u8],
-    surroundings: &mut Surroundings,
+    repeated: &mut Repeated,
     assembler: &mut Assembler,
     deltas: &mut Vec<Delta>,
 ) -> Result<bool, Fault> {
     match parse(json) {
         Ok((text, chunk)) => {
-            surroundings.keep(text, chunk.only_piece());
+            repeated.keep(text, &chunk);
             assembler.push(chunk, deltas)
         }
         Err(Fault::NotAChunk) => {
