@@ -1,14 +1,16 @@
 //! Log lines as JSON: an object a line, written in one pass into memory that the lines of a thread share.
 //!
-//! The lines are those of `tracing-subscriber`, which reads what it wrote of a span again for each of them, and checks each
-//! piece of a line to be text.
+//! The lines are those of `tracing-subscriber`, which sorts the fields of each span, reads what it wrote of a span again for
+//! each line, and checks each piece of a line to be text.
 
 use std::cell::RefCell;
 use std::fmt::{self, Debug};
 
 use serde::Serialize;
 use tracing::field::{Field, Visit};
+use tracing::span::Record;
 use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
@@ -21,57 +23,70 @@ thread_local! {
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Formats events. The fields of spans must be formatted as JSON.
+/// Formats events, and the fields of spans as members of an object that has others, each after a comma. A field that is
+/// recorded twice is written twice.
 pub(super) struct JsonLines;
 
-impl<S, N> FormatEvent<S, N> for JsonLines
+impl<S> FormatEvent<S, Self> for JsonLines
 where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
-    N: for<'writer> FormatFields<'writer> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut line = LINE.take();
-        let written = write_line(&mut line, context, event)
-            .and_then(|()| std::str::from_utf8(&line).map_err(|_| fmt::Error))
-            .and_then(|line| writer.write_str(line));
-        line.clear();
-        line.shrink_to(KEPT);
-        LINE.set(line);
-        written
+    fn format_event(&self, context: &FmtContext<'_, S, Self>, writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        write_by_line(writer, |line| write_line(line, context, event))
     }
 }
 
-fn write_line<S, N>(line: &mut Vec<u8>, context: &FmtContext<'_, S, N>, event: &Event<'_>) -> fmt::Result
+impl<'writer> FormatFields<'writer> for JsonLines {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        write_by_line(writer, |line| write_members(line, |members| fields.record(members)))
+    }
+
+    fn add_fields(&self, written: &'writer mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
+        self.format_fields(written.as_writer(), fields)
+    }
+}
+
+/// Writes what `write` puts into the memory that lines share.
+fn write_by_line(mut writer: Writer<'_>, write: impl FnOnce(&mut Vec<u8>) -> fmt::Result) -> fmt::Result {
+    let mut line = LINE.take();
+    let written = write(&mut line)
+        .and_then(|()| std::str::from_utf8(&line).map_err(|_| fmt::Error))
+        .and_then(|line| writer.write_str(line));
+    line.clear();
+    line.shrink_to(KEPT);
+    LINE.set(line);
+    written
+}
+
+fn write_line<S>(line: &mut Vec<u8>, context: &FmtContext<'_, S, JsonLines>, event: &Event<'_>) -> fmt::Result
 where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
-    N: for<'writer> FormatFields<'writer> + 'static,
 {
     line.extend_from_slice(b"{\"timestamp\":\"");
     SystemTime.format_time(&mut Writer::new(&mut Text(line)))?;
     line.extend_from_slice(b"\",\"level\":\"");
     line.extend_from_slice(event.metadata().level().as_str().as_bytes());
     line.push(b'"');
-    let mut members = Members { line, failed: false };
-    event.record(&mut members);
-    if members.failed {
-        return Err(fmt::Error);
-    }
+    write_members(line, |members| event.record(members))?;
     let span = event.parent().and_then(|id| context.span(id)).or_else(|| context.lookup_current());
     if let Some(span) = span {
         line.extend_from_slice(b",\"span\":{\"name\":\"");
         line.extend_from_slice(span.name().as_bytes());
         line.push(b'"');
         let extensions = span.extensions();
-        let fields = extensions.get::<FormattedFields<N>>().map_or("", |formatted| formatted.fields.as_str());
-        let fields = fields.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default();
-        if !fields.is_empty() {
-            line.push(b',');
-            line.extend_from_slice(fields.as_bytes());
-        }
+        let fields = extensions.get::<FormattedFields<JsonLines>>().map_or("", |formatted| formatted.fields.as_str());
+        line.extend_from_slice(fields.as_bytes());
         line.push(b'}');
     }
     line.extend_from_slice(b"}\n");
     Ok(())
+}
+
+/// Writes the fields that `record` tells.
+fn write_members(line: &mut Vec<u8>, record: impl FnOnce(&mut Members<'_>)) -> fmt::Result {
+    let mut members = Members { line, failed: false };
+    record(&mut members);
+    if members.failed { Err(fmt::Error) } else { Ok(()) }
 }
 
 /// Writes fields as members of an object that has some.
@@ -133,7 +148,6 @@ mod tests {
 
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use tracing_subscriber::fmt::format::JsonFields;
 
     use super::*;
 
@@ -157,7 +171,7 @@ mod tests {
             let output = output.clone();
             tracing_subscriber::fmt().with_writer(move || output.clone()).with_target(false)
         };
-        let ours = builder(&own).event_format(JsonLines).fmt_fields(JsonFields::new()).finish();
+        let ours = builder(&own).fmt_fields(JsonLines).event_format(JsonLines).finish();
         tracing::subscriber::with_default(ours, &log);
         let theirs = builder(&other).json().flatten_event(true).with_span_list(false).finish();
         tracing::subscriber::with_default(theirs, &log);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
-use tracing_subscriber::fmt::format::JsonFields;
 
 use super::json_lines::JsonLines;
 use super::log_writer::LogWriter;
@@ -46,7 +45,7 @@ pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<Log, Stri
     // A logger that is there already stays: it belongs to the program that embeds the server.
     let begun = match format {
         LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.event_format(JsonLines).fmt_fields(JsonFields::new()).try_init(),
+        LogFormat::Json => builder.fmt_fields(JsonLines).event_format(JsonLines).try_init(),
     };
     if begun.is_ok() {
         // The default hook writes to standard error itself, which may stop the thread that panics.

@@ -1,11 +1,12 @@
 //! Bounds the values of labels that name things: names of the configuration, and those that are admitted while there is
 //! room, up to a number.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+
+use crate::types::maps::{HashMap, HashSet};
 
 /// The value that stands for all other names.
 pub(super) const OTHER: &str = "other";
@@ -27,13 +28,13 @@ struct State<M> {
 impl<M> Named<M> {
     /// Handles for no names yet, and at most for so many.
     pub(super) fn new(most: usize, make: impl Fn(&str) -> M + Send + Sync + 'static) -> Self {
-        let state = State { known: Some(HashSet::new()), made: HashMap::new(), other: None };
+        let state = State { known: Some(HashSet::default()), made: HashMap::default(), other: None };
         Self { most, state: RwLock::new(state), make: Box::new(make) }
     }
 
     /// Handles for any name, of which there are few by their nature.
     pub(super) fn any(make: impl Fn(&str) -> M + Send + Sync + 'static) -> Self {
-        let state = State { known: None, made: HashMap::new(), other: None };
+        let state = State { known: None, made: HashMap::default(), other: None };
         Self { most: usize::MAX, state: RwLock::new(state), make: Box::new(make) }
     }
 
