@@ -52,7 +52,8 @@ impl Launcher {
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         let live = Live { tenant: spec.tenant.clone(), tail, cancel, left };
         self.active.insert(spec.id.clone(), live.clone());
-        self.lifecycle.spawn(self.clone().drive(driver, watcher, lease, live));
+        // Boxed, because a future is copied several times on its way into its task, and once more when that ends.
+        self.lifecycle.spawn(Box::pin(self.clone().drive(driver, watcher, lease, live)));
         follower
     }
 

@@ -1,11 +1,10 @@
 //! The runs that have ended here and are registered until they are counted.
 
-use std::collections::HashMap;
-
 use parking_lot::Mutex;
 
 use crate::agent::ownership::seldom::Seldom;
 use crate::agent::usage::CountedRun;
+use crate::types::maps::HashMap;
 use crate::types::{RunId, Tenant};
 
 /// How many runs are kept at hand, some MiB. More of them stay registered, and the sweep counts them.
@@ -54,7 +53,7 @@ impl UncountedRuns {
     /// What one pass counts: for each tenant some batches, those first that failed least often. A run that could not be
     /// counted is alone in its batch, so that it holds up no other.
     pub(super) fn batches(&self) -> impl Iterator<Item = (Tenant, Vec<Vec<RunId>>)> + use<> {
-        let mut tenants: HashMap<Tenant, Vec<(u32, RunId)>> = HashMap::new();
+        let mut tenants: HashMap<Tenant, Vec<(u32, RunId)>> = HashMap::default();
         for (run, UncountedRun { tenant, failures, .. }) in &*self.runs.lock() {
             tenants.entry(tenant.clone()).or_default().push((*failures, run.clone()));
         }

@@ -1,12 +1,15 @@
 //! The entries of a log in memory.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress, get_maximum_output_size};
 
-/// The longest log that is compressed: the store's lock is held meanwhile, for some 50 µs at this length.
-const COMPRESSED: usize = 60 << 10;
+/// How long a log is that is compressed, in bytes. Of a shorter one less would be saved than it takes: a log of one answer
+/// would lose half a KiB for a fourteenth of all instructions of its run. During that of a longer one others would wait for the
+/// store's lock: at this length it is held for some 50 µs.
+const COMPRESSED: RangeInclusive<usize> = 2 << 10..=60 << 10;
 
 /// A log. Its first entries may lie in one piece of memory: an entry of its own takes some seventy bytes more.
 #[derive(Debug, Default)]
@@ -60,16 +63,16 @@ impl fmt::Debug for Packer {
 impl Packer {
     /// Packs what these are together, of so many bytes. Notes where each ends.
     fn pack(&mut self, entries: impl Iterator<Item = Bytes>, length: usize, ends: &mut Vec<u32>) -> Packed {
-        let is_long = length > COMPRESSED;
-        let mut long = if is_long { Vec::with_capacity(length) } else { Vec::new() };
-        let written = if is_long { &mut long } else { &mut self.written };
+        let is_compressed = COMPRESSED.contains(&length);
+        let mut own = if is_compressed { Vec::new() } else { Vec::with_capacity(length) };
+        let written = if is_compressed { &mut self.written } else { &mut own };
         written.clear();
         for entry in entries {
             written.extend_from_slice(&entry);
             ends.push(u32::try_from(written.len()).unwrap_or(u32::MAX));
         }
-        if is_long {
-            return Packed::AsTheyAre(long.into());
+        if !is_compressed {
+            return Packed::AsTheyAre(own.into());
         }
         let room = get_maximum_output_size(self.written.len());
         if self.compressed.len() < room {
@@ -145,9 +148,11 @@ mod tests {
 
     /// What the entries are, and whether they are compressed once packed.
     #[test]
-    fn a_log_that_repeats_itself_is_compressed_unless_it_is_long() {
+    fn a_log_that_repeats_itself_is_compressed_unless_it_is_short_or_long() {
         let event = |number: usize| format!(r#"{{"n":{number},"e":{{"step_completed":{{"usage":{{"tokens":7}}}}}}}}"#);
-        let noise = |_| "abcdefghijklmnopqrstuvwxyz0123456789".to_owned();
+        let letter =
+            |n: u64| char::from(b' ' + u8::try_from((n * n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58).unwrap());
+        let noise = |_| (0..3_000).map(letter).collect::<String>();
         let mut packer = Packer::default();
         let mut log_of = |count, entry: &dyn Fn(usize) -> String| {
             let entries: Vec<Bytes> = (0..count).map(|number| entry(number).into()).collect();
@@ -161,8 +166,10 @@ mod tests {
                 Packed::Compressed(compressed) => Some(compressed.len()),
             }
         };
-        assert!(log_of(20, &event).is_some_and(|length| length < 20 * event(0).len() / 3));
-        assert_eq!(log_of(COMPRESSED / event(0).len() + 1, &event), None, "long");
+        let [shortest, longest] = [COMPRESSED.start(), COMPRESSED.end()].map(|length| length / event(0).len() + 1);
+        assert_eq!(log_of(shortest / 2, &event), None, "short");
+        assert!(log_of(shortest, &event).is_some_and(|length| length < shortest * event(0).len() / 3));
+        assert_eq!(log_of(longest, &event), None, "long");
         assert_eq!(log_of(1, &noise), None, "says nothing twice");
     }
 }
