@@ -3,7 +3,6 @@
 //! One caller gets half of a pool at most, however much it asks for. So it cannot take the memory from all others, be it
 //! by sending slowly, by reading slowly or by asking for much at once.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::auth::CallerId;
+use crate::types::maps::HashMap;
 
 /// What is counted: semaphores count up to `u32`, which is too little for bytes.
 pub const UNIT: u64 = 1 << 10;
@@ -57,7 +57,7 @@ impl Pool {
     pub fn new(bytes: u64, least: u64) -> Self {
         let units = units(bytes);
         let share = (units / SHARES).max(units_within(least, units));
-        let shares = Shares { by_caller: HashMap::new(), tidy_at: REMEMBERED };
+        let shares = Shares { by_caller: HashMap::default(), tidy_at: REMEMBERED };
         Self { free: Arc::new(Semaphore::new(units as usize)), share, shares: Mutex::new(shares) }
     }
 

@@ -1,12 +1,12 @@
 //! The leases of a backend that lives in one process.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Fence, Key, Partition};
 use crate::types::clock::now_ms;
+use crate::types::maps::HashMap;
 
 /// The leases that were granted, with their ends. A holder is known by its fence.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ struct Grant {
 impl Leases {
     /// No leases, and only fences greater than `last`.
     pub(super) fn after(last: u64) -> Self {
-        Self { held: HashMap::new(), last }
+        Self { held: HashMap::default(), last }
     }
 
     /// The fence that an acquisition would get now. It is the time, so that fences grow even if the last one was

@@ -10,7 +10,6 @@
 mod contents;
 mod log;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use super::{
     Watch,
 };
 use crate::types::clock::now_ms;
+use crate::types::maps::HashMap;
 
 /// How many expired things a commit removes in addition to one for each of its writes.
 const PURGED_PER_COMMIT: usize = 8;

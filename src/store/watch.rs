@@ -1,12 +1,13 @@
 //! Nudges between tasks of one process, by topic.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::Partition;
+
+use crate::types::maps::HashMap;
 
 /// What a nudge is about, such as a run's log or its inbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -20,6 +20,7 @@ pub mod hook;
 pub mod id;
 pub mod json;
 pub mod lineage;
+pub mod maps;
 pub mod memory;
 pub mod named_server;
 pub mod offer;

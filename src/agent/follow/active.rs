@@ -1,6 +1,5 @@
 //! The runs that this process drives now.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::follow::tail::Tail;
+use crate::types::maps::HashMap;
 use crate::types::{RunId, Tenant};
 
 /// A run that this process drives, for its readers and those who cancel it.

@@ -7,6 +7,7 @@
 mod documents;
 mod shares;
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 pub use self::documents::{
@@ -22,7 +23,16 @@ use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// A name of these parts. A run takes some dozens of them, and to format one costs several times as much as to copy its parts.
 fn named(parts: &[&str]) -> Key {
-    parts.concat().into()
+    NAME.with_borrow_mut(|name| {
+        name.clear();
+        name.extend(parts.iter().copied());
+        name.as_str().into()
+    })
+}
+
+thread_local! {
+    /// What names are put together in: they then take one allocation each.
+    static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// The partition of a session and its runs.

@@ -3,7 +3,6 @@
 //! A document is named by the hash of its content. So it is never changed; only its TTL grows. It is stored before
 //! the first run that names it.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::{keys, stored};
 use crate::store::{CommitError, Tx, Unavailable, Write};
+use crate::types::maps::HashMap;
 use crate::types::offer::OfferHash;
 use crate::types::{RunSpec, Tenant};
 

@@ -4,7 +4,6 @@
 //! clock says that another replica may take it soon. By then the holder has stopped, even if the renewing task
 //! failed. The store refuses anything that the holder still tries to write.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use crate::failpoint;
 use crate::store::{Fence, Key, Partition, Store, Unavailable};
 use crate::telemetry::metrics::{LeaseLosses, NoticedBy};
 use crate::types::RunSpec;
+use crate::types::maps::HashMap;
 use crate::types::run::LEASE_TTL;
 
 /// How often leases are renewed.

@@ -1,6 +1,5 @@
 //! The commit that counts runs. Pure.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::agent::ledger::document::encode;
@@ -10,6 +9,7 @@ use crate::agent::usage::counted_run::CountedRun;
 use crate::agent::usage::row::{Day, Dimensions, Marker, StoredRow, Totals};
 use crate::agent::usage::rows::{Fullness, Row, RowName, RowWriter, Rows};
 use crate::store::{Durability, Partition, Tx, Write};
+use crate::types::maps::HashMap;
 
 /// How much of a run is counted, and the marker's version.
 pub(super) type Counted = (u64, Marker);
@@ -45,7 +45,7 @@ impl Change {
         // lie on another server than the registration.
         let is_shared = writer.ledger.store().is_shared();
         let durability = if is_shared { Durability::Synced } else { Durability::Written };
-        let mut change = Self { tx: Tx { durability, ..Tx::new(partition.clone()) }, changed: HashMap::new() };
+        let mut change = Self { tx: Tx { durability, ..Tx::new(partition.clone()) }, changed: HashMap::default() };
         // A session that a run made is not counted by its document, which a deletion subtracts. Where runs do not lie in
         // memory, what they were counted too high makes up for that, until the next recount.
         let is_exact = writer.ledger.retention().ended_bytes.is_some();

@@ -2,7 +2,6 @@
 //!
 //! Runs that end while a commit is under way are counted together by the next one.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::try_join_all;
@@ -17,6 +16,7 @@ use crate::agent::usage::row::StoredRow;
 use crate::agent::usage::rows::{Row, RowName, RowWriter, Rows};
 use crate::store::{CommitError, Key, Partition, Unavailable};
 use crate::types::RunId;
+use crate::types::maps::{HashMap, HashSet};
 
 /// Runs counted by one commit.
 const BATCH: usize = 64;
@@ -96,7 +96,7 @@ impl Tally {
         // The marker of a run is checked against what was stored before the commit, so it cannot keep the commit itself
         // from counting a run twice.
         let runs = CountedRun::each_once(batch.iter().map(|pending| &pending.run));
-        let mut results: HashMap<&RunId, Result<(), Unavailable>> = HashMap::new();
+        let mut results: HashMap<&RunId, Result<(), Unavailable>> = HashMap::default();
         match self.count_all(writer, rows, &runs).await {
             Err(Uncounted::Contended) if runs.len() > 1 => {
                 for run in &runs {

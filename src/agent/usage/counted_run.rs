@@ -1,12 +1,12 @@
 //! A run that is to be counted. Pure.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::agent::ledger::head::Head;
 use crate::agent::usage::row::{Day, Dimensions, Totals};
 use crate::types::fallback::FallbackUsage;
+use crate::types::maps::HashMap;
 use crate::types::{Micros, Outcome, RunId, RunSpec, Usage};
 
 /// A run that ended or waits, as it is to be counted.
@@ -53,7 +53,7 @@ impl CountedRun {
 
     /// Each of these runs once: of a run that several tasks count at a time, as far as the furthest of them saw it come.
     pub(super) fn each_once<'r>(runs: impl IntoIterator<Item = &'r Self>) -> Vec<Self> {
-        let (mut once, mut places) = (Vec::<Self>::new(), HashMap::new());
+        let (mut once, mut places) = (Vec::<Self>::new(), HashMap::default());
         for run in runs {
             match places.entry(&run.run) {
                 Entry::Vacant(place) => {

@@ -1,12 +1,12 @@
 //! The tenants whose runs this process counts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::agent::ledger::keys;
 use crate::agent::usage::count::Tally;
 use crate::agent::usage::rows::RowWriter;
 use crate::types::Tenant;
+use crate::types::maps::HashMap;
 
 /// Tenants whose rows are kept at hand.
 const TENANTS: usize = 1_024;

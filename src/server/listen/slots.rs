@@ -4,7 +4,7 @@
 //! been idle for longest is closed. If none is idle there is a reserve, whose connections get answers to probes
 //! alone. Otherwise a client that holds all slots would make Kubernetes restart the server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::net::client_address::counted_as;
 use crate::telemetry::metrics::Connections;
+use crate::types::maps::HashMap;
 
 /// Connections beyond the limits. Not a setting: probes need a few, and refusals do not last.
 const RESERVE: usize = 64;

@@ -1,6 +1,5 @@
 //! Connections that are kept for the next request.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::connection::is_quiet;
+
+use crate::types::maps::HashMap;
 
 /// How often connections are closed that their servers have closed, or that nothing needed for long. Not a setting: it
 /// only bounds how long the operating system keeps them.
