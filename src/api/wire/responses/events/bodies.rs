@@ -1,12 +1,12 @@
 //! What frames have beside their type and number.
 
 use serde::Serialize;
-
-use crate::api::wire::responses::object::ResponseObject;
+use serde_json::value::RawValue;
 
 #[derive(Serialize)]
 pub(super) struct WithResponse<'a> {
-    pub(super) response: ResponseObject<'a>,
+    /// A `ResponseObject`.
+    pub(super) response: &'a RawValue,
 }
 
 #[derive(Serialize)]

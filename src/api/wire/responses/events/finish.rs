@@ -50,7 +50,7 @@ impl State {
         if let Some(FailureObject { code, message, r#type, .. }) = failure(outcome) {
             self.write_error(code, r#type, message, out);
         }
-        self.write_response(end.event, out);
+        self.write_response(&[end.event], out);
     }
 
     /// What the server says at the end, where the model did not.

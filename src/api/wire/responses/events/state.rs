@@ -1,9 +1,10 @@
 //! What is known of a run's responses after its records so far.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::bodies::{WithItem, WithResponse};
 use super::ending;
@@ -139,13 +140,12 @@ impl State {
         if self.progress == Progress::NotBegun {
             (self.created_ms, self.created) = (at_ms, true);
             self.progress = if waits { Progress::Queued } else { Progress::Begun };
-            self.write_response("response.created", out);
-            if waits {
-                return self.write_response("response.queued", out);
-            }
+            // Both show the same object.
+            let then = if waits { "response.queued" } else { "response.in_progress" };
+            return self.write_response(&["response.created", then], out);
         }
         self.progress = Progress::Begun;
-        self.write_response("response.in_progress", out);
+        self.write_response(&["response.in_progress"], out);
     }
 
     pub(super) fn begin_step(&mut self, step: u32, out: &mut BytesMut) {
@@ -172,10 +172,17 @@ impl State {
         self.done.push(Done { index: output_index, step, json: kept(item) });
     }
 
-    pub(super) fn write_response(&mut self, kind: &str, out: &mut BytesMut) {
+    /// Writes frames of these kinds that show the response as it is.
+    pub(super) fn write_response(&mut self, kinds: &[&str], out: &mut BytesMut) {
         let mut frames = std::mem::replace(&mut self.frames, Frames::new(None));
-        let with_agent = self.shown.with_agent;
-        frames.write(kind, || WithResponse { response: self.object(with_agent) }, out);
+        let object = LazyCell::new(|| {
+            to_raw_value(&self.object(self.shown.with_agent))
+                .expect("it holds only strings, numbers and valid raw JSON")
+        });
+        for kind in kinds {
+            frames.write(kind, || WithResponse { response: &object }, out);
+        }
+        drop(object);
         self.frames = frames;
     }
 
