@@ -19,6 +19,14 @@ use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::conversation::Part;
 use crate::types::{TraceContext, TraceParent};
 
+// What the service is told of a call. Names that are made at run time are checked letter by letter.
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+static CALL_ID: HeaderName = HeaderName::from_static("x-loopgate-call-id");
+static RUN_ID: HeaderName = HeaderName::from_static("x-loopgate-run-id");
+static STEP: HeaderName = HeaderName::from_static("x-loopgate-step");
+static FENCE: HeaderName = HeaderName::from_static("x-loopgate-fence");
+static DEADLINE_MS: HeaderName = HeaderName::from_static("x-loopgate-deadline-ms");
+
 /// Why a tool cannot be set up, in one sentence without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -76,13 +84,13 @@ impl Service {
         let id = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| ToolError::Failed("The call's id fits no header.".into()))
         };
-        headers.insert("idempotency-key", id(context.call.as_str())?);
-        headers.insert("x-loopgate-call-id", id(context.call.as_str())?);
-        headers.insert("x-loopgate-run-id", id(context.run.as_str())?);
-        headers.insert("x-loopgate-step", HeaderValue::from(context.step));
-        headers.insert("x-loopgate-fence", HeaderValue::from(context.fence));
+        headers.insert(&IDEMPOTENCY_KEY, id(context.call.as_str())?);
+        headers.insert(&CALL_ID, id(context.call.as_str())?);
+        headers.insert(&RUN_ID, id(context.run.as_str())?);
+        headers.insert(&STEP, HeaderValue::from(context.step));
+        headers.insert(&FENCE, HeaderValue::from(context.fence));
         let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
-        headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
+        headers.insert(&DEADLINE_MS, HeaderValue::from(remaining_ms));
         let parent = context.trace.as_ref().map(TraceContext::parent);
         let correlation = Correlation {
             trace_parent: parent.as_ref().map(TraceParent::as_str),

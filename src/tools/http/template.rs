@@ -20,6 +20,8 @@ const MAX_ENCODINGS: usize = 4;
 /// A parsed template: literal text and parameters in turn.
 pub(super) struct Template {
     parts: Vec<Part>,
+    /// The URL, if there are no parameters in it.
+    fixed: Option<Url>,
 }
 
 enum Part {
@@ -46,9 +48,10 @@ impl Template {
             rest = after;
         }
         parts.push(Part::Literal(rest.to_owned()));
-        let template = Self { parts };
-        template.check()?;
-        Ok(template)
+        let template = Self { parts, fixed: None };
+        let example = template.check()?;
+        let fixed = template.parameters().next().is_none().then_some(example);
+        Ok(Self { fixed, ..template })
     }
 
     /// The parameters' names, in the order of their places.
@@ -62,6 +65,9 @@ impl Template {
     /// The URL with its places filled; what was used is taken out of `arguments`. The error tells the
     /// model which argument is at fault.
     pub(super) fn fill(&self, arguments: &mut Arguments) -> Result<Url, String> {
+        if let Some(url) = &self.fixed {
+            return Ok(url.clone());
+        }
         let mut url = String::new();
         // The path as a service sees it that decodes it more than once.
         let mut decoded = String::new();
@@ -89,8 +95,8 @@ impl Template {
         Ok(url)
     }
 
-    /// Whether the template is a URL whose scheme and host are its own.
-    fn check(&self) -> Result<(), String> {
+    /// An example of the URL, if its scheme and host are its own.
+    fn check(&self) -> Result<Url, String> {
         let literal = |part: &Part| match part {
             Part::Literal(text) => text.clone(),
             Part::Path(_) | Part::Query(_) => "x".into(),
@@ -110,13 +116,13 @@ impl Template {
             return Err("the URL's path holds `.` or `..`".into());
         }
         let Some(Part::Literal(first)) = self.parts.first() else {
-            return Ok(());
+            return Ok(url);
         };
         let after_scheme = first.split_once("://").map_or("", |(_, rest)| rest);
         if self.parts.len() > 1 && !after_scheme.contains(['/', '?']) {
             return Err("the URL has a parameter before its path".into());
         }
-        Ok(())
+        Ok(url)
     }
 }
 
