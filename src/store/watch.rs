@@ -6,7 +6,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::Partition;
-
 use crate::types::maps::HashMap;
 
 /// What a nudge is about, such as a run's log or its inbox.

@@ -16,7 +16,7 @@ use crate::support::seed::Seed;
 /// The committed description.
 const DESCRIPTION: &str = "openapi/openapi.json";
 /// How long a generator, a compiler or a client may take. Generous: it is reached only by a failure.
-const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
+const TOOL_TIMEOUT: Duration = Duration::from_mins(5);
 /// What the server must always hold to, whatever it is asked.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance,unsupported_method,allow_header_conformance,\

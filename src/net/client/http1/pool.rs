@@ -1,8 +1,10 @@
 //! Connections that are kept for the next request.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ahash::RandomState;
 use http::uri::Authority;
 use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
@@ -11,8 +13,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::connection::is_quiet;
-
-use crate::types::maps::HashMap;
 
 /// How often connections are closed that their servers have closed, or that nothing needed for long. Not a setting: it
 /// only bounds how long the operating system keeps them.
@@ -27,7 +27,7 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    by_server: HashMap<Authority, Vec<Idle>>,
+    by_server: HashMap<Authority, Vec<Idle>, RandomState>,
     /// Whether a task looks after them.
     is_looked_after: bool,
 }
