@@ -76,7 +76,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: false,
         optimized: [467.0, 448.8, 2.6],
-        unoptimized: [4885.0, 440.0, 2.6],
+        unoptimized: [4673.0, 409.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -85,7 +85,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: true,
         optimized: [981.0, 854.4, 2.6],
-        unoptimized: [9640.0, 839.0, 2.6],
+        unoptimized: [8769.0, 789.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -94,7 +94,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: false,
         optimized: [1294.0, 1218.6, 2.6],
-        unoptimized: [12750.0, 1163.0, 2.6],
+        unoptimized: [11820.0, 1091.5, 2.6],
         spread: 5.0,
     },
     Budget {
@@ -103,7 +103,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: None,
         streamed: true,
         optimized: [693.0, 543.6, 2.6],
-        unoptimized: [7170.0, 537.5, 2.6],
+        unoptimized: [6933.0, 499.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -112,7 +112,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: Some(Dialect::Messages),
         streamed: false,
         optimized: [497.0, 493.8, 2.6],
-        unoptimized: [5155.0, 476.0, 2.6],
+        unoptimized: [4910.0, 441.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -121,7 +121,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: Some(Dialect::Messages),
         streamed: true,
         optimized: [721.0, 573.4, 2.6],
-        unoptimized: [7340.0, 558.0, 2.6],
+        unoptimized: [7102.0, 521.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -130,7 +130,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: Some(Dialect::Responses),
         streamed: true,
         optimized: [806.5, 600.4, 2.6],
-        unoptimized: [8330.0, 595.5, 2.6],
+        unoptimized: [8118.0, 559.0, 2.6],
         spread: 6.0,
     },
     Budget {
@@ -139,7 +139,7 @@ const BUDGETS: [Budget; 8] = [
         dialect: Some(Dialect::Gemini),
         streamed: true,
         optimized: [771.5, 600.6, 2.6],
-        unoptimized: [7915.0, 587.5, 2.6],
+        unoptimized: [7687.0, 549.0, 2.6],
         spread: 6.0,
     },
 ];
