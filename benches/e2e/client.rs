@@ -39,6 +39,8 @@ pub(crate) struct Ask {
     body: Bytes,
     answer: String,
     streamed: bool,
+    /// Counts requests: no two of them are equal, because servers may answer equal ones with one run.
+    asked: Arc<AtomicU64>,
     /// Counts sessions, if each request has one of its own.
     sessions: Option<Arc<AtomicU64>>,
     /// The session of all requests.
@@ -50,7 +52,8 @@ impl Ask {
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
         let body = request(subject, model);
         let answer = script::answer(model);
-        Self { address, path: subject.path(), body, answer, streamed: true, sessions: None, session: None }
+        let (path, asked) = (subject.path(), Arc::default());
+        Self { address, path, body, answer, streamed: true, asked, sessions: None, session: None }
     }
 
     /// Each request in a session of its own.
@@ -61,6 +64,16 @@ impl Ask {
     /// All requests in this session.
     pub(crate) fn in_session(self, session: &str) -> Self {
         Self { session: Some(session.to_owned()), ..self }
+    }
+
+    /// The body of the next request, with another number in its question than those before.
+    fn next_body(&self) -> Bytes {
+        let number = format!("{:04}", self.asked.fetch_add(1, Relaxed) % 10_000);
+        let mut body = self.body.to_vec();
+        if let Some(at) = body.windows(4).position(|four| four == script::NUMBER.as_bytes()) {
+            body[at..at + 4].copy_from_slice(number.as_bytes());
+        }
+        body.into()
     }
 
     /// The same in one piece.
@@ -262,7 +275,7 @@ impl Answer {
             request = request.header("x-loopgate-session-id", session);
         }
         connection.ready().await?;
-        let response = connection.send_request(request.body(Full::new(ask.body.clone()))?).await?;
+        let response = connection.send_request(request.body(Full::new(ask.next_body()))?).await?;
         let status = response.status();
         let mut body = response.into_body();
         if !status.is_success() {

@@ -141,9 +141,13 @@ pub(crate) fn tokens(model: &str) -> usize {
     }
 }
 
+/// The first number in the question, of four digits.
+pub(crate) const NUMBER: &str = "1234";
+
 /// The request that every server gets. A stream is asked for with its usage, so that every server gets the same answer.
 pub(crate) fn request(model: &str, streamed: bool) -> Bytes {
-    let question = "What is 1234 * 5678, and what is 4321 * 8765? Use the calculator, then tell me about rivers.";
+    let question =
+        format!("What is {NUMBER} * 5678, and what is 4321 * 8765? Use the calculator, then tell me about rivers.");
     let mut request = json!({
         "model": model,
         "messages": [
