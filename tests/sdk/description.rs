@@ -114,7 +114,7 @@ fn in_directory(mut command: Command, directory: &Path) -> Command {
 #[tokio::test]
 async fn every_answer_is_as_described() {
     let is_full = std::env::var("LOOPGATE_FAULTS").is_ok_and(|extent| extent == "full");
-    let (examples, at_most) = if is_full { ("200", 1_800) } else { ("4", 120) };
+    let (examples, at_most) = if is_full { ("200", 1_800) } else { ("4", 300) };
     let directory = tempfile::tempdir().expect("a directory can be made");
     let python = installed("LOOPGATE_TEST_PYTHON", "python/bin/python");
     let server = TestServer::start("").await;
