@@ -37,6 +37,7 @@ const OURS: [(&str, &str); 40] = [
     ("tests/sdk/description.rs", "python.with_file_name(\"openapi-python-client\")"),
     ("tests/sdk/description.rs", "python.with_file_name(\"schemathesis\")"),
     ("scripts/link-by-use", "$output"),
+    ("scripts/link-by-use", "$scratch/loopgate"),
     ("scripts/clients.sh", "$LOOPGATE_TEST_PYTHON"),
     ("scripts/prove", "$LOOPGATE_TEST_PYTHON"),
     ("tests/sdk/command_lines/prove.py", "subprocess.run(command,"),
