@@ -8,8 +8,8 @@
 //! written from its beginning again. A batch for which the journal has no room is synced by redb instead. So streamed
 //! text never costs a sync of its own, and the journal stays short.
 //!
-//! The thread also has the leases, in memory. So a lease is granted only after every change of its former holder can be
-//! read.
+//! The thread also has the leases, in memory. So a lease is granted only after every change of its partition can be read that
+//! its former holder made.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
