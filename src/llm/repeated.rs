@@ -23,19 +23,29 @@ const CONTROLS: std::ops::Range<u8> = 0..b' ';
 
 /// The text or the reasoning of a chunk that holds nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OnlyPiece<'a> {
+pub struct OnlyPiece<'a, Place = ()> {
     /// What it says; borrowed from the chunk where it stands there so.
     pub said: Cow<'a, str>,
     /// Whether that is reasoning.
     pub is_thinking: bool,
+    /// Which part of the answer it adds to, where that depends on the chunk.
+    pub place: Place,
+}
+
+impl<'a> OnlyPiece<'a> {
+    /// The same as a piece of this part of the answer.
+    pub fn at<Place>(self, place: Place) -> OnlyPiece<'a, Place> {
+        OnlyPiece { said: self.said, is_thinking: self.is_thinking, place }
+    }
 }
 
 /// What surrounded the last piece of text: all of a chunk that said nothing else.
 #[derive(Debug, Default)]
-pub struct Surroundings {
+pub struct Surroundings<Place = ()> {
     before: Side,
     after: Side,
     is_thinking: bool,
+    place: Place,
 }
 
 /// What stands on one side of a piece.
@@ -56,9 +66,9 @@ enum Gap {
     Filling,
 }
 
-impl Surroundings {
+impl<Place: Copy> Surroundings<Place> {
     /// What a chunk with these surroundings says; `None` of any other, and of one whose text must be parsed.
-    pub fn piece_of<'a>(&self, json: &'a [u8]) -> Option<OnlyPiece<'a>> {
+    pub fn piece_of<'a>(&self, json: &'a [u8]) -> Option<OnlyPiece<'a, Place>> {
         if self.before.fixed.is_empty() {
             return None;
         }
@@ -67,12 +77,13 @@ impl Surroundings {
         if !self.after.strip(after)?.is_empty() {
             return None;
         }
-        Some(OnlyPiece { said: unescaped(json, text)?, is_thinking: self.is_thinking })
+        Some(OnlyPiece { said: unescaped(json, text)?, is_thinking: self.is_thinking, place: self.place })
     }
 
     /// Keeps what surrounds the text of a chunk that was parsed from `json`, if the chunk is this `piece` alone.
-    pub fn keep(&mut self, json: &str, piece: Option<OnlyPiece<'_>>) {
-        let Some(OnlyPiece { said: Cow::Borrowed(said), is_thinking }) = piece.filter(|_| json.len() <= MAX_CHUNK)
+    pub fn keep(&mut self, json: &str, piece: Option<OnlyPiece<'_, Place>>) {
+        let Some(OnlyPiece { said: Cow::Borrowed(said), is_thinking, place }) =
+            piece.filter(|_| json.len() <= MAX_CHUNK)
         else {
             return;
         };
@@ -83,6 +94,7 @@ impl Surroundings {
             self.before.keep(before);
             self.after.keep(after);
             self.is_thinking = is_thinking;
+            self.place = place;
         }
     }
 }
@@ -141,7 +153,10 @@ impl Gap {
             Self::Filling => byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'),
         };
         let length = json.iter().take_while(|byte| fits(byte)).count();
-        let is_whole = length > 0 || matches!(self, Self::Filling);
+        let is_whole = match self {
+            Self::Number => length == 1 || (length > 1 && json[0] != b'0'),
+            Self::Filling => true,
+        };
         is_whole.then(|| &json[length..])
     }
 }

@@ -95,12 +95,11 @@ impl Assembler {
         Ok(true)
     }
 
-    /// Adds to the part of the turn at this place what an event says that says nothing else, as
+    /// Adds to the part of the turn at its place what an event says that says nothing else, as
     /// [`push_delta`](Self::push_delta) would.
     pub(super) fn push_piece(
         &mut self,
-        place: usize,
-        OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
+        OnlyPiece { said, is_thinking, place }: OnlyPiece<'_, usize>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
         let what = if is_thinking { Said::Thinking } else { Said::Text };

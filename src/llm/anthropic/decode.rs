@@ -29,9 +29,8 @@ pub struct Decoder {
 /// Reads event by event.
 #[derive(Debug)]
 struct Reader {
-    surroundings: Surroundings,
-    /// Where in the turn the kept surroundings add to.
-    place: usize,
+    /// Of the last piece, whose place is where in the turn it adds to.
+    surroundings: Surroundings<usize>,
     assembler: Assembler,
 }
 
@@ -39,7 +38,7 @@ impl Decoder {
     /// For an answer of the model that signs as `author`.
     #[must_use]
     pub fn new(author: Arc<str>) -> Self {
-        let reader = Reader { surroundings: Surroundings::default(), place: 0, assembler: Assembler::new(author) };
+        let reader = Reader { surroundings: Surroundings::default(), assembler: Assembler::new(author) };
         Self { events: Parser::default(), reader }
     }
 }
@@ -80,18 +79,17 @@ impl Reader {
         if let Some(piece) = self.surroundings.piece_of(json)
             && !self.assembler.is_finished()
         {
-            return self.assembler.push_piece(self.place, piece, deltas).map(Progress::of);
+            return self.assembler.push_piece(piece, deltas).map(Progress::of);
         }
         let (text, event) = parse::<Event<'_>>(json, API, |kind| KNOWN.contains(&kind))?;
         if event.content_block.is_some() {
             // A block that has the number of an earlier one goes on in its place.
             self.surroundings = Surroundings::default();
         }
-        if let piece @ Some(_) = only_piece(&event)
+        if let Some(piece) = only_piece(&event)
             && let Some(place) = event.index.and_then(|index| self.assembler.place(index))
         {
-            self.surroundings.keep(text, piece);
-            self.place = place;
+            self.surroundings.keep(text, Some(piece.at(place)));
         }
         read_event(json, event, &mut self.assembler, deltas)
     }
@@ -139,7 +137,7 @@ fn only_piece<'a>(event: &Event<'a>) -> Option<OnlyPiece<'a>> {
         _ => return None,
     };
     match *said {
-        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking }),
+        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking, place: () }),
         Cow::Borrowed(_) | Cow::Owned(_) => None,
     }
 }

@@ -111,7 +111,7 @@ impl Assembler {
     /// Adds what a chunk says that says nothing else, as [`push`](Self::push) would.
     pub(super) fn push_piece(
         &mut self,
-        OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
+        OnlyPiece { said, is_thinking, place: () }: OnlyPiece<'_>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
         if said.is_empty() {

@@ -44,7 +44,7 @@ impl<'a> Chunk<'a> {
         let part: WirePart<'a> = serde_json::from_str(json.get()).ok()?;
         match (part.text?.0, part.function_call, &*part.thought_signature.0) {
             (Cow::Borrowed(said), None, "") if !said.is_empty() => {
-                Some(OnlyPiece { said: said.into(), is_thinking: part.thought == Some(true) })
+                Some(OnlyPiece { said: said.into(), is_thinking: part.thought == Some(true), place: () })
             }
             _ => None,
         }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::chunk::{CallPiece, Chunk, MessageDelta};
+use super::chunk::{CallIndex, CallPiece, Chunk, MessageDelta};
 use super::finish_reason;
 use crate::llm::drafts::say_arguments;
 use crate::llm::http::fault::{Fault, MAX_CALLS, MAX_TURN};
@@ -49,7 +49,7 @@ enum Piece {
 #[derive(Debug, Default)]
 struct Draft {
     id: String,
-    index: Option<i64>,
+    index: CallIndex,
     name: String,
     arguments: String,
     /// How many pieces the arguments came in.
@@ -95,7 +95,7 @@ impl Assembler {
     /// Adds what a chunk says that says nothing else, as [`push`](Self::push) would.
     pub(super) fn push_piece(
         &mut self,
-        OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
+        OnlyPiece { said, is_thinking, place: () }: OnlyPiece<'_>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
         if self.is_finished() || said.is_empty() {
@@ -112,8 +112,7 @@ impl Assembler {
     /// Adds a piece of a call's arguments, of a chunk that says nothing else, as [`push`](Self::push) would.
     pub(super) fn push_arguments(
         &mut self,
-        index: Option<i64>,
-        said: Cow<'_, str>,
+        OnlyPiece { said, place: index, .. }: OnlyPiece<'_, CallIndex>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
         if self.is_finished() || said.is_empty() {
@@ -233,7 +232,7 @@ impl Assembler {
     /// Adds what was said of a call with this id and index.
     fn add_to_call(
         &mut self,
-        (id, index): (Cow<'_, str>, Option<i64>),
+        (id, index): (Cow<'_, str>, CallIndex),
         name: &str,
         arguments: Cow<'_, str>,
         deltas: &mut Vec<Delta>,
@@ -272,7 +271,7 @@ impl Assembler {
     }
 
     /// Which call a piece belongs to; `None` for a new one.
-    fn call_of(&self, id: &str, index: Option<i64>, name: &str, arguments: &str) -> Option<usize> {
+    fn call_of(&self, id: &str, index: CallIndex, name: &str, arguments: &str) -> Option<usize> {
         let same_place = |draft: &Draft| index.is_none() || draft.index.is_none() || draft.index == index;
         let latest = self.calls.len().checked_sub(1)?;
         let found = if !id.is_empty() {
@@ -307,7 +306,7 @@ impl Draft {
 
     /// Whether a piece is this whole call once more, which must not run it twice. Without an id the same call at
     /// another index is another call: some models mean that.
-    fn is_repeated_by(&self, id: &str, index: Option<i64>, name: &str, arguments: &str) -> bool {
+    fn is_repeated_by(&self, id: &str, index: CallIndex, name: &str, arguments: &str) -> bool {
         let same_place = if id.is_empty() { self.index == index } else { self.id == id };
         let same = same_place && !name.is_empty() && self.name == name;
         same && self.arguments == arguments && is_whole_object(arguments)

@@ -18,6 +18,9 @@ use crate::llm::repeated::OnlyPiece;
 use crate::llm::text::Text;
 use crate::types::Usage;
 
+/// Which of a turn's calls a piece belongs to, where the server says it.
+pub(super) type CallIndex = Option<i64>;
+
 /// One event of a stream, or the whole answer of a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -41,16 +44,17 @@ impl<'a> Chunk<'a> {
         let mut pieces = delta.texts().filter(|text| !text.is_empty());
         let (Some(Cow::Borrowed(said)), None) = (pieces.next(), pieces.next()) else { return None };
         let is_refusal = !delta.refusal.0.is_empty();
-        (!is_refusal).then(|| OnlyPiece { said: (*said).into(), is_thinking: delta.content.0.is_empty() })
+        (!is_refusal).then(|| OnlyPiece { said: (*said).into(), is_thinking: delta.content.0.is_empty(), place: () })
     }
 
-    /// What it adds, if that is one piece of a call's arguments, without escapes, and all that it says; and the call's index.
-    pub(super) fn only_arguments(&self) -> Option<(Option<i64>, &'a str)> {
+    /// What it adds, if that is one piece of a call's arguments, without escapes, and all that it says.
+    pub(super) fn only_arguments(&self) -> Option<OnlyPiece<'a, CallIndex>> {
         let delta = self.only_delta().filter(|delta| delta.texts().all(|text| text.is_empty()))?;
         let [CallPiece { index, id, function: Some(function) }] = delta.tool_calls.as_deref()? else { return None };
         let is_alone = id.0.is_empty() && function.name.0.is_empty();
         let arguments = function.arguments?.get().strip_prefix('"')?.strip_suffix('"')?;
-        (is_alone && !arguments.is_empty() && !arguments.contains('\\')).then_some((*index, arguments))
+        let is_plain = is_alone && !arguments.is_empty() && !arguments.contains('\\');
+        is_plain.then(|| OnlyPiece { said: arguments.into(), is_thinking: false, place: *index })
     }
 
     /// The piece of the message, if it is all that the chunk says.
@@ -117,7 +121,7 @@ impl<'de> Deserialize<'de> for IsGiven {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallPiece<'a> {
-    pub(super) index: Option<i64>,
+    pub(super) index: CallIndex,
     #[serde(borrow)]
     pub(super) id: Text<'a>,
     #[serde(borrow)]

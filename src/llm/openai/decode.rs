@@ -3,12 +3,12 @@
 //! Pure: knows nothing of connections and time.
 
 use super::assemble::Assembler;
-use super::chunk::Chunk;
+use super::chunk::{CallIndex, Chunk};
 use super::content_list;
 use crate::llm::http::decode::{Decode, LAST_EVENT, Progress, read_events};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
-use crate::llm::repeated::{OnlyPiece, Surroundings};
+use crate::llm::repeated::Surroundings;
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
@@ -27,19 +27,14 @@ struct Repeated {
     /// What surrounded the last piece of text or reasoning.
     said: Surroundings,
     /// What surrounded the last piece of a call's arguments.
-    arguments: Surroundings,
-    /// The index of that call.
-    index: Option<i64>,
+    arguments: Surroundings<CallIndex>,
 }
 
 impl Repeated {
     /// Keeps what surrounds the piece that a chunk is, if it is one alone.
     fn keep(&mut self, text: &str, chunk: &Chunk<'_>) {
         self.said.keep(text, chunk.only_piece());
-        if let Some((index, arguments)) = chunk.only_arguments() {
-            self.arguments.keep(text, Some(OnlyPiece { said: arguments.into(), is_thinking: false }));
-            self.index = index;
-        }
+        self.arguments.keep(text, chunk.only_arguments());
     }
 }
 
@@ -93,7 +88,7 @@ fn read_chunk(
         return assembler.push_piece(piece, deltas);
     }
     if let Some(piece) = repeated.arguments.piece_of(json) {
-        return assembler.push_arguments(repeated.index, piece.said, deltas);
+        return assembler.push_arguments(piece, deltas);
     }
     push_parsed(json, repeated, assembler, deltas)
 }

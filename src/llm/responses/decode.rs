@@ -40,9 +40,8 @@ pub struct Decoder {
 /// Reads event by event.
 #[derive(Debug)]
 struct Reader {
-    surroundings: Surroundings,
-    /// Where in the turn the kept surroundings add to.
-    place: usize,
+    /// Of the last piece, whose place is where in the turn it adds to.
+    surroundings: Surroundings<usize>,
     assembler: Assembler,
 }
 
@@ -51,7 +50,7 @@ impl Decoder {
     #[must_use]
     pub fn new(author: Arc<str>) -> Self {
         let (surroundings, assembler) = (Surroundings::default(), Assembler::new(author));
-        Self { events: Parser::with_longest_event(MAX_EVENT), reader: Reader { surroundings, place: 0, assembler } }
+        Self { events: Parser::with_longest_event(MAX_EVENT), reader: Reader { surroundings, assembler } }
     }
 }
 
@@ -94,9 +93,9 @@ impl Decode for Decoder {
 impl Reader {
     /// Reads an event, without parsing it where that is not needed.
     fn read(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
-        if let Some(OnlyPiece { said, is_thinking }) = self.surroundings.piece_of(json) {
+        if let Some(OnlyPiece { said, is_thinking, place }) = self.surroundings.piece_of(json) {
             let what = if is_thinking { Said::Thinking } else { Said::Text };
-            return self.assembler.push_piece(self.place, what, said, deltas).map(Progress::of);
+            return self.assembler.push_piece(place, what, said, deltas).map(Progress::of);
         }
         if kind_ahead(json).is_some_and(|kind| !is_known(kind)) {
             // Most of these repeat what was asked, or what was said: long events, of which nothing is needed.
@@ -109,9 +108,8 @@ impl Reader {
         }
         let piece = only_piece(&event);
         let read = read_event(json, event, &mut self.assembler, deltas)?;
-        if let (Some(place), piece @ Some(_)) = (self.assembler.place(), piece) {
-            self.surroundings.keep(text, piece);
-            self.place = place;
+        if let (Some(place), Some(piece)) = (self.assembler.place(), piece) {
+            self.surroundings.keep(text, Some(piece.at(place)));
         }
         Ok(read)
     }
@@ -167,7 +165,7 @@ fn only_piece<'a>(event: &Event<'a>) -> Option<OnlyPiece<'a>> {
         Said::Refusal | Said::Arguments => return None,
     };
     match event.delta.0 {
-        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking }),
+        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking, place: () }),
         Cow::Borrowed(_) | Cow::Owned(_) => None,
     }
 }

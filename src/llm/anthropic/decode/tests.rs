@@ -198,6 +198,17 @@ fn a_block_that_has_the_number_of_another_is_added_to_alone() {
 }
 
 #[test]
+fn blocks_that_are_told_by_turns_are_added_to_each() {
+    let block = |index| block(index, json!({ "type": "text", "text": "" }));
+    // More than is kept of an event.
+    let long = "x".repeat(3_000);
+    let events =
+        [started(), block(0), block(1), text(0, "a"), text(1, &long), text(0, "b"), text(1, "c"), text(0, "d")];
+    let turn = turn(&[&events[..], &ended("end_turn")].concat()).unwrap();
+    assert_eq!(turn.parts, [said("abd"), said(&format!("{long}c"))]);
+}
+
+#[test]
 fn a_whole_message_is_read_as_its_stream_is() {
     let message = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use", "stop_sequence": null,

@@ -273,6 +273,16 @@ fn of_the_events_that_say_one_token_each_only_the_first_is_parsed() {
 }
 
 #[test]
+fn items_that_are_told_by_turns_are_added_to_each() {
+    // More than is kept of an event.
+    let long = "x".repeat(3_000);
+    let items = [added(0, message("")), added(1, message(""))];
+    let events = [text(0, "a"), text(1, &long), text(0, "b"), text(1, "c"), text(0, "d")];
+    let turn = turn(&[&items[..], &events, &[completed(&[])]].concat()).unwrap();
+    assert_eq!(turn.parts, [said("abd"), said(&format!("{long}c"))]);
+}
+
+#[test]
 fn what_no_delta_said_is_read_where_it_is_told_as_a_whole() {
     let [_, (_, _, expected), _] = recorded();
     let mut aside = message("One moment.");
