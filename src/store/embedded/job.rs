@@ -11,7 +11,7 @@ use crate::store::{CommitError, Durability, Fence, Key, Partition, Tx, Unavailab
 
 /// A request to the writer.
 pub(super) enum Request {
-    /// A job. Jobs are done in the order in which they were sent, several in one batch.
+    /// A job. Those of a partition are done in the order in which they were sent; several are in one batch.
     Do(Job),
     /// The last request: sync, close the files, end the thread.
     Close(oneshot::Sender<()>),
