@@ -166,7 +166,7 @@ pub(crate) struct Probe {
     /// The answer's body there.
     #[serde(default)]
     pub(crate) told: String,
-    /// Where the budget left enough for a small run, if nothing besides was still reserved.
+    /// Where the budget left just enough for that run, if nothing besides was still reserved.
     pub(crate) enough_left: u16,
 }
 

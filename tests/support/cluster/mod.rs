@@ -131,7 +131,7 @@ impl TestServices {
         let poor = TestServer::builder(&self.config_with(charged.max(1))).store(store).start().await;
         let (nothing_left, told) = reading::try_run(poor.url()).await;
         drop(poor);
-        let rich = TestServer::builder(&self.config_with(charged + reading::ENOUGH)).store(store).start().await;
+        let rich = TestServer::builder(&self.config_with(charged + reading::enough(&told))).store(store).start().await;
         Probe { nothing_left, told, enough_left: reading::try_run(rich.url()).await.0 }
     }
 }

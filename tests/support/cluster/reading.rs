@@ -16,8 +16,8 @@ use crate::support::sse::{Decoder, Frame};
 
 /// How long a server is asked again.
 const MAX_WAIT: Duration = Duration::from_secs(20);
-/// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
-pub(super) const ENOUGH: u64 = 3_000;
+/// Tokens that a run is left besides what it needs: fewer than any step reserves.
+const SPARE: u64 = 100;
 /// Runs that are read at once: a server serves only so many connections of one address.
 const AT_ONCE: usize = 100;
 /// How long a run that nobody followed may take to its end: it may have to be taken up first.
@@ -111,7 +111,14 @@ async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe
     };
     // A budget of nothing is no budget.
     let (nothing_left, told) = try_with(taken.max(1)).await;
-    Probe { nothing_left, told, enough_left: try_with(taken + ENOUGH).await.0 }
+    Probe { enough_left: try_with(taken + enough(&told)).await.0, nothing_left, told }
+}
+
+/// Tokens that are enough for a run that was refused in these words. How many it needs depends on how long its session has become.
+pub(super) fn enough(told: &str) -> u64 {
+    let (before, _) = told.split_once(" needed").unwrap_or_default();
+    let needed = before.rsplit(' ').next().and_then(|number| number.parse().ok());
+    needed.unwrap_or(0_u64) + SPARE
 }
 
 /// What this server, with another budget for all runs, answers to a run: status and body.
