@@ -39,7 +39,7 @@ pub(crate) struct Ask {
     body: Bytes,
     answer: String,
     streamed: bool,
-    /// Counts requests: no two of them are equal, because servers may answer equal ones with one run.
+    /// Counts requests: no two that are under way at once are equal, because servers may answer equal ones with one run.
     asked: Arc<AtomicU64>,
     /// Counts sessions, if each request has one of its own.
     sessions: Option<Arc<AtomicU64>>,
