@@ -22,6 +22,7 @@ mod detached;
 mod due;
 mod fallbacks;
 mod fencing;
+mod frozen;
 mod guards;
 mod handoffs;
 mod hedges;

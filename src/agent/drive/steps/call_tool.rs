@@ -40,7 +40,8 @@ impl Checked {
 }
 
 /// Calls a tool within the shortest of three times: the tool's own, the run's for each call, and what is left of the
-/// run. A tool that may be repeated with its key is called once more if its answer is lost.
+/// run. A tool that may be repeated with its key is called once more if its answer is lost while there is time, and while
+/// the run is this replica's.
 pub(super) fn call_tool(
     driver: &Driver,
     checked: Checked,
@@ -53,7 +54,7 @@ pub(super) fn call_tool(
     let spec = run.spec();
     let limit = Duration::from_millis(spec.limits.tool_timeout_ms);
     let limit = tool.spec().timeout.map_or(limit, |own| own.min(limit));
-    let deadline = driver.signals.deadline;
+    let (deadline, mut validity) = (driver.signals.deadline, driver.signals.validity.clone());
     let timeout = move || limit.min(deadline.saturating_duration_since(Instant::now()));
     let context = CallContext {
         tenant: spec.tenant.clone(),
@@ -77,7 +78,12 @@ pub(super) fn call_tool(
     };
     async move {
         let mut outcome = invoke(tool.clone(), arguments.clone(), context.clone()).await;
-        if outcome.ending == CallEnding::Lost && effect == Effect::Idempotent {
+        if outcome.ending == CallEnding::Lost && effect == Effect::Idempotent && !timeout().is_zero() {
+            // Another replica may be making the call by now, with a newer fence. The run is left as soon as this waits, unless
+            // its lease was renewed meanwhile.
+            while !validity.is_valid() {
+                validity.changed().await;
+            }
             let again = CallContext { attempt: attempt + 1, timeout: timeout(), ..context };
             let first_ms = outcome.latency_ms;
             outcome = invoke(tool, arguments, again).await;
