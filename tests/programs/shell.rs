@@ -10,8 +10,8 @@ const BEFORE_COMMANDS: [&str; 14] =
     ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "time", "exec", "as_root", "env", "sudo"];
 /// Words that bash knows itself; `kill` and `printf` are among them.
 const BUILTINS: &str = "if then else elif while until do ! { time exec . : [ } break case cd command continue done \
-                        echo esac exit export false fi for kill local mapfile printf read return set shift source \
-                        test trap true unset wait";
+                        echo esac exit export false fi for jobs kill local mapfile printf read return set shift \
+                        source test trap true unset wait";
 
 /// The functions that a script defines.
 pub(super) fn functions(script: &str) -> impl Iterator<Item = &str> {
